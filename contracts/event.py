@@ -1,0 +1,92 @@
+"""The Event envelope (`event.schema.json`) with the history extension: an immutable accepted fact."""
+
+from enum import Enum
+from typing import Any, Final, Literal
+
+from msgspec import UNSET, Struct, UnsetType, convert
+
+from contracts.chain import ChainHash, history_extension
+from contracts.documents.common import Actor, ActorType, Document, Extensions, Signature
+from contracts.identifiers import GroupSequence, Identifier, PositiveInteger, SafeInteger, Sha256
+from contracts.timestamps import Timestamp
+
+agent_card_registered: Final = "ext.missionweaveprotocol.registry.agent_card_registered"
+session_opened: Final = "ext.missionweaveprotocol.identity.session_opened"
+lease_revoked: Final = "ext.missionweaveprotocol.core.work_execution_lease_revoked"
+lease_expired: Final = "ext.weavehold.work.execution_lease_expired"
+late_result_recorded: Final = "ext.weavehold.work.late_result_recorded"
+organization_scoped_event_kinds: Final = frozenset({agent_card_registered, session_opened})
+
+
+class CauseType(Enum):
+    """What made an Event happen."""
+
+    COMMAND = "command"
+    EVENT = "event"
+    TIMER = "timer"
+    POLICY = "policy"
+
+
+class Cause(Document, frozen=True, kw_only=True):
+    """The Command, Event, timer or policy behind an Event."""
+
+    type: CauseType
+    id: Identifier
+
+
+class History(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Data of the history extension: `previous_hash` is h_{n-1} and `salt` 16 bytes, both lower-case hex."""
+
+    incarnation: str
+    previous_hash: str
+    salt: str
+
+    @property
+    def previous(self) -> ChainHash:
+        """h_{n-1} as 32 raw bytes."""
+        return ChainHash(bytes.fromhex(self.previous_hash))
+
+
+class Event(Document, frozen=True, kw_only=True):
+    """An Event as signed and stored once."""
+
+    protocol_version: Literal["0.1"]
+    event_id: Identifier
+    group_id: Identifier | UnsetType = UNSET
+    sequence: PositiveInteger | UnsetType = UNSET
+    aggregate_revision: SafeInteger | UnsetType = UNSET
+    kind: str
+    actor: Actor
+    cause: Cause
+    correlation_id: Identifier
+    conversation_id: Identifier | UnsetType = UNSET
+    work_item_id: Identifier | UnsetType = UNSET
+    occurred_at: Timestamp
+    payload: dict[str, Any]
+    accepted_by: Actor
+    command_hash: Sha256 | UnsetType = UNSET
+    extensions: Extensions | UnsetType = UNSET
+    signature: Signature
+
+    @property
+    def group_sequence(self) -> GroupSequence:
+        """The Group sequence; raises ValueError for an Organization-scoped Event, which has none in the document."""
+        if self.sequence is UNSET:
+            raise ValueError(f"{self.kind} {self.event_id} is Organization-scoped: its sequence is its shard position")
+        return GroupSequence(self.sequence)
+
+    @property
+    def history(self) -> History:
+        """The history extension. Raises ValueError when this Event carries none."""
+        if self.extensions is UNSET or history_extension not in self.extensions:
+            raise ValueError(f"Event {self.event_id} carries no {history_extension}")
+        return convert(self.extensions[history_extension].data, History)
+
+    def __post_init__(self) -> None:
+        """The conditional rules of the schema."""
+        scoped = (self.group_id, self.sequence, self.aggregate_revision)
+        if self.kind in organization_scoped_event_kinds:
+            if self.actor.type is not ActorType.SERVICE or any(value is not UNSET for value in scoped):
+                raise ValueError(f"{self.kind} is a service's and carries no groupId, sequence or aggregateRevision")
+        elif UNSET in scoped:
+            raise ValueError(f"{self.kind} requires groupId, sequence and aggregateRevision")

@@ -1,0 +1,62 @@
+"""Identifiers, fencing numbers and small value types shared by every contract.
+
+Identifiers are absolute ASCII URIs (`common.schema.json#/$defs/id`). Epochs are distinct types, so that a
+Session Epoch cannot be passed where an Ownership Epoch is meant.
+"""
+
+import hashlib
+from typing import Annotated, Final, NewType
+
+from msgspec import Meta
+
+from contracts.bounds import safe_integer_max
+
+_UNRESERVED: Final = r"[A-Za-z0-9._~-]"
+_PCT: Final = r"%[0-9A-Fa-f]{2}"
+_SUB: Final = r"[!$&'()*+,;=]"
+_PCHAR: Final = rf"(?:{_UNRESERVED}|{_PCT}|{_SUB}|[:@])"
+_IP_LITERAL: Final = r"\[(?:[0-9A-Fa-f:.]{2,}|[vV][0-9A-Fa-f]+\.(?:[A-Za-z0-9._~!$&'()*+,;=:-])+)\]"
+_AUTHORITY: Final = (
+    rf"(?:(?:{_UNRESERVED}|{_PCT}|{_SUB}|:)*@)?(?:{_IP_LITERAL}|(?:{_UNRESERVED}|{_PCT}|{_SUB})*)(?::[0-9]*)?"
+)
+uri_pattern: Final = (
+    r"\A[A-Za-z][A-Za-z0-9+.-]*:"
+    rf"(?://{_AUTHORITY}(?:/{_PCHAR}*)*|/(?:{_PCHAR}+(?:/{_PCHAR}*)*)?|{_PCHAR}+(?:/{_PCHAR}*)*|)"
+    rf"(?:\?(?:{_PCHAR}|[/?])*)?(?:#(?:{_PCHAR}|[/?])*)?\Z"
+)
+"""RFC 3986 `URI`, anchored without the trailing-line-feed trap of `$`."""
+
+Identifier = Annotated[str, Meta(pattern=uri_pattern, max_length=512)]
+Uri = Annotated[str, Meta(pattern=uri_pattern)]
+Sha256 = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
+Base64Url = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]+\Z", min_length=2, max_length=4096)]
+SafeInteger = Annotated[int, Meta(ge=0, le=safe_integer_max)]
+PositiveInteger = Annotated[int, Meta(ge=1, le=safe_integer_max)]
+
+SessionEpoch = NewType("SessionEpoch", int)
+MembershipEpoch = NewType("MembershipEpoch", int)
+CoordinatorEpoch = NewType("CoordinatorEpoch", int)
+OwnershipEpoch = NewType("OwnershipEpoch", int)
+
+_epoch: Final = Meta(ge=1, le=safe_integer_max)
+SessionEpochField = Annotated[SessionEpoch, _epoch]
+MembershipEpochField = Annotated[MembershipEpoch, _epoch]
+CoordinatorEpochField = Annotated[CoordinatorEpoch, _epoch]
+OwnershipEpochField = Annotated[OwnershipEpoch, _epoch]
+
+GroupSequence = NewType("GroupSequence", int)
+"""Place of an Event in its Group's history, from 1 without gaps; 0 stands before the first."""
+ShardPosition = NewType("ShardPosition", int)
+"""Place of an Event in its shard's log, from 1 without gaps; equal to the stream sequence at the broker."""
+ShardId = NewType("ShardId", int)
+"""0 is the Organization shard; 1…S hold Mission trees."""
+
+organization_shard: Final = ShardId(0)
+
+
+def token(identifier: str) -> str:
+    """The subject-safe name of an identifier: the first 128 bits of its SHA-256 as 32 hex digits.
+
+    The database computes the same in `subject_token(text)`; the two are tested against each other.
+    """
+    return hashlib.sha256(identifier.encode()).hexdigest()[:32]
