@@ -1,1 +1,1 @@
-
+"""The floor under every separate process: settings, logs, statements, connections, health, metrics, run."""
