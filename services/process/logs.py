@@ -57,7 +57,7 @@ def get_log(name: str) -> FilteringBoundLogger:
 
 
 @contextmanager
-def correlation(correlation_id: str, **facts: Any) -> Iterator[None]:
+def bind_correlation(correlation_id: str, **facts: Any) -> Iterator[None]:
     """Put the correlation ID (a Command's Action ID, an Event ID) and facts on every log line inside the block."""
     with structlog.contextvars.bound_contextvars(correlation_id=correlation_id, **facts):
         yield

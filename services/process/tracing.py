@@ -30,7 +30,7 @@ class Tracing:
         self.tracer: Tracer = NoOpTracer()
         if otlp_endpoint is not None:
             # Imported only here: the exporter's HTTP client costs every other process a fifth of a second.
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter  # noqa: PLC0415
 
             self._provider = TracerProvider(resource=Resource({"service.name": service}), shutdown_on_exit=False)
             exporter = OTLPSpanExporter(endpoint=otlp_endpoint, timeout=export_timeout_seconds)
