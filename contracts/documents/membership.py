@@ -1,0 +1,117 @@
+"""Membership (`membership.schema.json`): one Principal's role, scopes and visibility in one Group."""
+
+from enum import Enum
+from typing import Annotated
+
+from msgspec import UNSET, Meta, UnsetType
+
+from contracts.documents.common import (
+    Actor,
+    ActorType,
+    Budget,
+    CapabilityRef,
+    Document,
+    Extensions,
+    NonEmpty,
+    refuse_repeats,
+    require_actor,
+    require_members,
+)
+from contracts.identifiers import CoordinatorEpochField, Identifier, MembershipEpochField, SafeInteger
+from contracts.timestamps import Timestamp
+
+Scope = Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9._:-]*\Z", max_length=160)]
+
+
+class Role(Enum):
+    """What a member may do; one role per Membership."""
+
+    MISSION_OWNER = "mission_owner"
+    COORDINATOR = "coordinator"
+    WORKER = "worker"
+    REVIEWER = "reviewer"
+    OBSERVER = "observer"
+    WORK_DELEGATE = "work_delegate"
+
+
+class MembershipState(Enum):
+    """A provisional member may only read its Context Package and accept an offer; an ended one does nothing."""
+
+    PROVISIONAL = "provisional"
+    ACTIVE = "active"
+    ENDED = "ended"
+
+
+class DelegationGrant(Document, frozen=True, kw_only=True):
+    """Leave for one Agent to divide one WorkItem, inside capabilities, a full budget, a depth and a time."""
+
+    grant_id: Identifier
+    grantee_agent_id: Identifier
+    mission_id: Identifier
+    group_id: Identifier
+    target_work_item_id: Identifier
+    allowed_capabilities: NonEmpty[CapabilityRef]
+    budget: Budget
+    max_descendant_depth: SafeInteger
+    grantee_membership_epoch: MembershipEpochField
+    coordinator_epoch: CoordinatorEpochField
+    granted_by: Actor
+    granted_at: Timestamp
+    expires_at: Timestamp
+
+    def __post_init__(self) -> None:
+        """Granted by an Agent, each capability once, every budget dimension stated."""
+        refuse_repeats("allowedCapabilities", self.allowed_capabilities)
+        require_actor("grantedBy", self.granted_by, ActorType.AGENT)
+        budget = self.budget
+        require_members(
+            "a delegated budget",
+            {
+                "currency": budget.currency,
+                "financialLimit": budget.financial_limit,
+                "modelTokenLimit": budget.model_token_limit,
+                "toolCallLimit": budget.tool_call_limit,
+                "computeSecondsLimit": budget.compute_seconds_limit,
+                "wallClockSecondsLimit": budget.wall_clock_seconds_limit,
+                "externalSideEffectLimit": budget.external_side_effect_limit,
+            },
+        )
+
+
+class Membership(Document, frozen=True, kw_only=True):
+    """A Membership at one epoch. Events up to `visibility_start_sequence` are not shown to the member (RULE-23)."""
+
+    membership_id: Identifier
+    mission_id: Identifier
+    group_id: Identifier
+    member: Actor
+    role: Role
+    state: MembershipState
+    membership_epoch: MembershipEpochField
+    scopes: NonEmpty[Scope]
+    delegation_grants: tuple[DelegationGrant, ...] | UnsetType = UNSET
+    visibility_start_sequence: SafeInteger
+    context_package_id: Identifier | UnsetType = UNSET
+    provisional_expires_at: Timestamp | UnsetType = UNSET
+    granted_at: Timestamp
+    activated_at: Timestamp | UnsetType = UNSET
+    ended_at: Timestamp | UnsetType = UNSET
+    extensions: Extensions | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """Each state has members that it cannot do without."""
+        refuse_repeats("scopes", self.scopes)
+        refuse_repeats("delegationGrants", self.delegation_grants)
+        match self.state:
+            case MembershipState.PROVISIONAL:
+                require_members(
+                    "a provisional Membership",
+                    {
+                        "provisionalExpiresAt": self.provisional_expires_at,
+                        "contextPackageId": self.context_package_id,
+                    },
+                )
+            case MembershipState.ACTIVE:
+                require_members("an active Membership", {"activatedAt": self.activated_at})
+            case MembershipState.ENDED:
+                require_members("an ended Membership", {"endedAt": self.ended_at})
