@@ -1,4 +1,4 @@
-"""Agent Card (`agent-card.schema.json`): an Agent's identity, keys and verified capabilities, signed by the registry."""
+"""Agent Card (`agent-card.schema.json`): an Agent's identity, keys and capabilities, signed by the registry."""
 
 from enum import Enum
 from typing import Annotated, Literal

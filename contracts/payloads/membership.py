@@ -1,0 +1,39 @@
+"""Payloads of the Membership family."""
+
+from msgspec import UNSET, UnsetType
+
+from contracts.documents.common import Actor, Document, NonEmpty, refuse_repeats, require_members
+from contracts.documents.membership import Membership, Role, Scope
+from contracts.identifiers import Identifier, SafeInteger
+from contracts.timestamps import Timestamp
+
+
+class MembershipChange(Document, frozen=True, kw_only=True):
+    """`membership.change`: a new member, or another role for one; the Membership Epoch rises.
+
+    `visibility_after_sequence` absent means the current head. A provisional member needs its Context Package and
+    an end.
+    """
+
+    principal: Actor
+    role: Role
+    scopes: NonEmpty[Scope] = ("group",)
+    provisional: bool = False
+    visibility_after_sequence: SafeInteger | UnsetType = UNSET
+    context_package_id: Identifier | UnsetType = UNSET
+    provisional_expires_at: Timestamp | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        """What the Membership document will demand."""
+        refuse_repeats("scopes", self.scopes)
+        if self.provisional:
+            require_members(
+                "a provisional Membership",
+                {"contextPackageId": self.context_package_id, "provisionalExpiresAt": self.provisional_expires_at},
+            )
+
+
+class MembershipChanged(Document, frozen=True, kw_only=True):
+    """`membership.changed`."""
+
+    membership: Membership
