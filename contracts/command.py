@@ -1,11 +1,10 @@
 """The Command envelope (`command.schema.json`): a signed request for one transition."""
 
-import re
 from typing import Any, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from contracts.documents.common import Actor, ActorType, Document, Extensions, Signature
+from contracts.documents.common import Actor, ActorType, Document, Extensions, Signature, is_extension_kind
 from contracts.identifiers import (
     CoordinatorEpochField,
     Identifier,
@@ -66,9 +65,6 @@ coordinator_only_kinds: Final = frozenset(
 )
 creation_kinds: Final = frozenset({"mission.create", "mission.create_follow_up"})
 
-_extension_kind: Final = re.compile(r"\Aext\.[a-z0-9][a-z0-9_-]*(?:\.[a-z0-9][a-z0-9_-]*){2,}\Z")
-_extension_kind_length_max: Final = 160
-
 
 class Command(Document, frozen=True, kw_only=True):
     """A Command as signed. The payload stays open here: it is judged after the signature (RULE-01)."""
@@ -103,7 +99,7 @@ def kind_fault(command: Command) -> str | None:
     """Why this kind may not stand in this envelope, or None."""
     kind, actor = command.kind, command.actor.type
     if kind not in core_command_kinds:
-        if len(kind) > _extension_kind_length_max or not _extension_kind.match(kind):
+        if not is_extension_kind(kind):
             return f"kind {kind[:80]!r} is neither a core kind nor an ext.* kind of three or more parts"
         if kind in organization_scoped_kinds:
             return _organization_scope_fault(command)

@@ -6,7 +6,7 @@ from typing import Any, Final, Literal
 from msgspec import UNSET, Struct, UnsetType, convert
 
 from contracts.chain import ChainHash, history_extension
-from contracts.documents.common import Actor, ActorType, Document, Extensions, Signature
+from contracts.documents.common import Actor, ActorType, Document, Extensions, Signature, is_extension_kind
 from contracts.identifiers import GroupSequence, Identifier, PositiveInteger, SafeInteger, Sha256
 from contracts.timestamps import Timestamp
 
@@ -16,6 +16,46 @@ lease_revoked: Final = "ext.missionweaveprotocol.core.work_execution_lease_revok
 lease_expired: Final = "ext.weavehold.work.execution_lease_expired"
 late_result_recorded: Final = "ext.weavehold.work.late_result_recorded"
 organization_scoped_event_kinds: Final = frozenset({agent_card_registered, session_opened})
+core_event_kinds: Final = frozenset(
+    {
+        "mission.created",
+        "mission.coordinator.assigned",
+        "mission.coordinator.renewed",
+        "mission.submitted_for_approval",
+        "mission.approved",
+        "mission.changes_requested",
+        "mission.cancelled",
+        "mission.terminated",
+        "mission.child.created",
+        "mission.follow_up.created",
+        "membership.changed",
+        "membership.ended",
+        "membership.delegation.granted",
+        "message.posted",
+        "message.corrected",
+        "message.retracted",
+        "message.redacted",
+        "work.proposed",
+        "work.authorized",
+        "work.offer.created",
+        "work.offer.accepted",
+        "work.contract.revised",
+        "work.started",
+        "work.progressed",
+        "work.checkpointed",
+        "work.blocked",
+        "work.unblocked",
+        "work.submitted",
+        "work.result.accepted",
+        "work.failed",
+        "work.cancelled",
+        "artifact.published",
+        "approval.execution.granted",
+        "policy.cooperation_override.granted",
+        "group.snapshot.created",
+        "group.archived",
+    }
+)
 
 
 class CauseType(Enum):
@@ -84,6 +124,8 @@ class Event(Document, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         """The conditional rules of the schema."""
+        if self.kind not in core_event_kinds and not is_extension_kind(self.kind):
+            raise ValueError(f"kind {self.kind[:80]!r} is neither a core kind nor an ext.* kind of three or more parts")
         scoped = (self.group_id, self.sequence, self.aggregate_revision)
         if self.kind in organization_scoped_event_kinds:
             if self.actor.type is not ActorType.SERVICE or any(value is not UNSET for value in scoped):

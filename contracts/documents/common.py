@@ -6,6 +6,7 @@ may be absent has the default UNSET, since JSON null is never allowed for it. Ru
 ValidationError with the path.
 """
 
+import re
 from collections.abc import Hashable, Mapping
 from enum import Enum
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -19,8 +20,18 @@ T = TypeVar("T")
 
 extension_kind_pattern: Final = r"\Aext\.[a-z0-9][a-z0-9_-]*(?:\.[a-z0-9][a-z0-9_-]*){2,}\Z"
 """An `ext.*` kind: three or more parts after `ext`."""
+_extension_kind: Final = re.compile(extension_kind_pattern)
+semver_pattern: Final = (
+    r"\A(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?\Z"
+)
+duration_pattern: Final = r"\AP(?!\Z)(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]+)?S)?)?\Z"
 kind_length_max: Final = 160
 """Characters of a Command or Event kind."""
+
+
+def is_extension_kind(kind: str) -> bool:
+    """Whether `kind` is a well-formed `ext.*` kind."""
+    return len(kind) <= kind_length_max and _extension_kind.match(kind) is not None
 
 
 class Document(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
@@ -58,26 +69,15 @@ Text500 = Annotated[str, Meta(min_length=1, max_length=500)]
 Text2000 = Annotated[str, Meta(min_length=1, max_length=2000)]
 Text4000 = Annotated[str, Meta(min_length=1, max_length=4000)]
 Text10000 = Annotated[str, Meta(min_length=1, max_length=10000)]
+Text50000 = Annotated[str, Meta(min_length=1, max_length=50000)]
 
 JsonObject = dict[str, Any]
 """An object whose members are open; kept as it came."""
 
 Kind = Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)+\Z", max_length=kind_length_max)]
 ExtensionKind = Annotated[str, Meta(pattern=extension_kind_pattern, max_length=kind_length_max)]
-Semver = Annotated[
-    str,
-    Meta(
-        pattern=r"\A(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?\Z",
-        max_length=128,
-    ),
-]
-Duration = Annotated[
-    str,
-    Meta(
-        pattern=r"\AP(?!\Z)(?:[0-9]+D)?(?:T(?=[0-9])(?:[0-9]+H)?(?:[0-9]+M)?(?:[0-9]+(?:\.[0-9]+)?S)?)?\Z",
-        max_length=64,
-    ),
-]
+Semver = Annotated[str, Meta(pattern=semver_pattern, max_length=128)]
+Duration = Annotated[str, Meta(pattern=duration_pattern, max_length=64)]
 """An ISO 8601 duration of days, hours, minutes and seconds."""
 CapabilityId = Annotated[str, Meta(pattern=r"\A[a-z0-9]+(?:[.-][a-z0-9]+)+\Z", max_length=200)]
 LocalName = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}\Z")]

@@ -17,8 +17,8 @@ from contracts.timestamps import Timestamp
 
 # ECMAScript's white space, spelled out: Python's \s has U+001C-U+001F and U+0085 too and lacks U+FEFF.
 _ecma_white_space: Final = r"\t\n\x0b\x0c\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-ClosureReason = Annotated[str, Meta(pattern=rf"[^{_ecma_white_space}]", max_length=512)]
-"""Text with something visible in it."""
+closure_reason_pattern: Final = rf"[^{_ecma_white_space}]"
+ClosureReason = Annotated[str, Meta(pattern=closure_reason_pattern, max_length=512)]
 
 
 class LeaseType(Enum):

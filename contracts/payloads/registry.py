@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from msgspec import UNSET, ValidationError, convert
+from msgspec import UNSET, ValidationError
 from msgspec.structs import fields
 
 from contracts import command as commands
 from contracts import event as events
 from contracts.command import Command
 from contracts.documents.common import Document
+from contracts.documents.reading import read
 from contracts.documents.work_contract import WorkContract
 from contracts.payloads import artifact, membership, message, mission, organization, work
 from contracts.rejection import Code, Rejection, reject
@@ -90,7 +91,7 @@ def read_command_payload(command: Command) -> Document | Rejection:
     if incomplete:
         return _refuse(command, Code.WORK_CONTRACT_INCOMPLETE, incomplete)
     try:
-        return convert(filled, kind)
+        return read(filled, kind)
     except ValidationError as fault:
         return _refuse(command, Code.SCHEMA_VALIDATION_FAILED, f"payload of {command.kind}: {fault}")
 
@@ -101,7 +102,7 @@ def read_event_payload(kind: str, payload: Mapping[str, Any]) -> Document | None
     Raises msgspec.ValidationError when a known kind carries another shape.
     """
     known = event_payloads.get(kind)
-    return None if known is None else convert(payload, known)
+    return None if known is None else read(payload, known)
 
 
 def _contract_fault(payload: Mapping[str, Any]) -> str | None:
@@ -109,7 +110,7 @@ def _contract_fault(payload: Mapping[str, Any]) -> str | None:
     if "contract" not in payload:
         return "contract is missing; a WorkItem is authorised under a complete Work Contract"
     try:
-        convert(payload["contract"], WorkContract)
+        read(payload["contract"], WorkContract)
     except ValidationError as fault:
         return f"contract: {fault}"
     return None

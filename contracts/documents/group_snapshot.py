@@ -1,0 +1,44 @@
+"""Signed Group Snapshot (`group-snapshot.schema.json`): a Group's whole history by name, for the archive (RULE-26)."""
+
+from contracts.documents.common import (
+    Actor,
+    ActorType,
+    Document,
+    JsonObject,
+    NonEmpty,
+    Signature,
+    Text4000,
+    refuse_repeats,
+    require_actor,
+)
+from contracts.identifiers import Identifier, PositiveInteger, Sha256
+from contracts.timestamps import Timestamp
+
+
+class PolicyLogEntry(Document, frozen=True, kw_only=True):
+    """One policy decision; `details` is open JSON and kept as it came."""
+
+    entry_id: Identifier
+    decision: Text4000
+    actor: Actor
+    occurred_at: Timestamp
+    details: JsonObject
+
+
+class GroupSnapshot(Document, frozen=True, kw_only=True):
+    """State and history of a Group through one sequence, signed by a service."""
+
+    snapshot_id: Identifier
+    group_id: Identifier
+    through_sequence: PositiveInteger
+    event_ids: NonEmpty[Identifier]
+    state_hash: Sha256
+    policy_log: NonEmpty[PolicyLogEntry]
+    created_by: Actor
+    created_at: Timestamp
+    signature: Signature
+
+    def __post_init__(self) -> None:
+        """Each Event once, cut by a service."""
+        refuse_repeats("eventIds", self.event_ids)
+        require_actor("createdBy", self.created_by, ActorType.SERVICE)
