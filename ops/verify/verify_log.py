@@ -1,0 +1,98 @@
+"""Contiguity, chain and signatures of every Event, from its stored bytes alone (NEW-5, MWP-EVT-005)."""
+
+import hashlib
+from collections.abc import AsyncIterator
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+from psycopg import AsyncConnection
+
+from contracts.canonical import signing_bytes
+from contracts.chain import ChainHash, SigningHash, chain_next, chain_start
+from contracts.event import Event
+from contracts.signature import base64url_bytes, verify_ed25519
+from ops.verify.finding import Finding, Report
+from services.process.statements import load
+
+page_rows_max: Final = 1_000
+"""Events read in one page."""
+
+sql = load(__package__)
+
+
+class LogVerifier:
+    """Walks one shard's log after another and remembers where each Group's chain stands."""
+
+    def __init__(self, connection: AsyncConnection[Any], organization_id: str, report: Report) -> None:
+        """Findings go into `report` under the checks `log`, `chain` and `signature`."""
+        self._connection = connection
+        self._asked = {"organization_id": organization_id, "rows_max": page_rows_max}
+        self._organization_id = organization_id
+        self._report = report
+        self._heads: dict[str, tuple[int, ChainHash]] = {}
+        self._keys: dict[str, tuple[str, bytes]] = {}
+
+    async def verify(self) -> None:
+        """Verify all shards."""
+        keys = await (await self._connection.execute(sql.read_keys, self._asked)).fetchall()
+        self._keys = {key_id: (principal, public_key) for key_id, principal, public_key in keys}
+        for (shard_id,) in await (await self._connection.execute(sql.read_shards, self._asked)).fetchall():
+            expected = 1
+            async for row in self._rows(shard_id):
+                if row[0] != expected:
+                    self._find("log", row, f"shard {shard_id} goes from position {expected - 1} to {row[0]}")
+                expected = row[0] + 1
+                self._event(row)
+
+    async def _rows(self, shard_id: int) -> AsyncIterator[tuple[Any, ...]]:
+        after = 0
+        while True:
+            asked = self._asked | {"shard_id": shard_id, "after": after}
+            page = await (await self._connection.execute(sql.read_log_page, asked, binary=True)).fetchall()
+            for row in page:
+                yield row
+            if len(page) < page_rows_max:
+                return
+            after = page[-1][0]
+
+    def _event(self, row: tuple[Any, ...]) -> None:
+        _, incarnation, group_id, sequence, event_id, kind, revision, signing_hash, chain_hash, raw = row
+        self._report.count("log")
+        last, previous = self._heads.get(group_id, (0, chain_start(self._organization_id, group_id)))
+        if sequence != last + 1:
+            self._find("log", row, f"the Group's history goes from sequence {last} to {sequence}")
+        try:
+            event = msgspec.json.decode(raw, type=Event)
+            unsigned = signing_bytes(msgspec.json.decode(raw))
+        except (ValueError, msgspec.MsgspecError) as error:
+            self._find("chain", row, f"the stored Event cannot be read: {error}")
+            self._heads[group_id] = (sequence, chain_hash)
+            return
+        computed = SigningHash(hashlib.sha256(unsigned).digest())
+        if computed != signing_hash:
+            self._find("chain", row, "the stored bytes no longer have the signing hash that was recorded")
+        if chain_next(previous, computed) != chain_hash:
+            self._find("chain", row, "the chain hash does not follow from the Event before it")
+        columns = (incarnation, group_id, event_id, kind)
+        if columns != (event.history.incarnation, "" if event.group_id is UNSET else event.group_id, event.event_id, event.kind):
+            self._find("log", row, "the row's columns do not say what the signed Event says")
+        if event.sequence is not UNSET and (event.sequence, event.aggregate_revision) != (sequence, revision):
+            self._find("log", row, "the row's sequence or revision is not the signed one")
+        if event.history.previous != previous:
+            self._find("chain", row, "the signed previous hash is not that of the Event before it")
+        self._signature(event, unsigned, row)
+        self._heads[group_id] = (sequence, chain_hash)
+
+    def _signature(self, event: Event, unsigned: bytes, row: tuple[Any, ...]) -> None:
+        self._report.count("signature")
+        principal, public_key = self._keys.get(event.signature.key_id, ("", b""))
+        value = base64url_bytes(event.signature.value)
+        if principal != event.accepted_by.id:
+            self._find("signature", row, f"key {event.signature.key_id} is not {event.accepted_by.id}'s")
+        elif value is None or not verify_ed25519(public_key, unsigned, value):
+            self._find("signature", row, "the signature does not verify")
+
+    def _find(self, check: str, row: tuple[Any, ...], message: str) -> None:
+        where = {"group_id": row[2] or None, "sequence": row[3], "position": row[0]}
+        self._report.add(Finding(check=check, message=message, **where))

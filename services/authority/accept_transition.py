@@ -1,0 +1,94 @@
+"""THE transaction: Commands in, committed Events, state, identifiers and Receipts out, together or not at all.
+
+Authoritative here: the log under the shard's row lock. Sequence, position and chain hash are assigned while that
+lock is held, so commit order equals order in the log; nothing else ever assigns one (MWP-EVT-005, ACC-2).
+
+What each crash point leaves behind:
+- before the commit: nothing; the same Commands may be sent again;
+- at the commit, acknowledgement lost: all or nothing; the batch runs again and Receipts tell which;
+- after the commit, before the replies: the Receipts answer the senders' retries (MWP-EVT-003), and a relay finds
+  the Events in the log.
+
+Locks, in this order everywhere (RULE-03): the Organization's keys (shared) → shard rows → lease epochs read →
+Agent rows sorted → identifiers sorted → Receipts sorted.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from psycopg import AsyncConnection
+from psycopg.errors import UniqueViolation
+
+from contracts.identifiers import ShardId
+from services.authority.admitted import Answer, AuthenticationFailure
+from services.authority.append_events import AppendedEvent
+from services.authority.batch_facts import BatchFacts, Routed, needs_of, read_facts
+from services.authority.group_cache import GroupCache
+from services.authority.judge_batch import BatchJudge, Office, card_keys
+from services.authority.write_batch import write_batch
+
+
+class ShardsLost(Exception):
+    """Another process holds some shard of the batch under a higher lease epoch; nothing was written."""
+
+    def __init__(self, shard_ids: frozenset[ShardId]) -> None:
+        """`shard_ids` are those that this process must stop serving."""
+        super().__init__(f"the lease of shards {sorted(shard_ids)} passed to another process")
+        self.shard_ids = shard_ids
+
+
+class RaceLost(Exception):
+    """Another shard committed the same Action ID or identifier meanwhile; the batch must be judged again."""
+
+
+class Committed(Struct, frozen=True):
+    """Answers in the order of the batch, the Events that the transaction appended, and failures to audit."""
+
+    answers: tuple[Answer, ...]
+    events: tuple[AppendedEvent, ...]
+    failures: tuple[AuthenticationFailure, ...]
+
+
+async def accept_transition(
+    connection: AsyncConnection[Any],
+    batch: Sequence[Routed],
+    office: Office,
+    held: Mapping[ShardId, int],
+    cache: GroupCache,
+) -> Committed:
+    """Judge and commit one batch. `held` maps the shards of this process to their lease epochs.
+
+    Raises ShardsLost, RaceLost, or psycopg errors as they come; after any of them nothing of the batch is known
+    to be committed, the cache holds nothing of its Groups, and running the same batch again is safe.
+    """
+    needs = needs_of(batch, card_keys(batch))
+    try:
+        facts = await read_facts(connection, office.organization_id, needs, cache)
+        _require_shards(facts, office.holder, held)
+        judge = BatchJudge(office, facts)
+        answers = tuple(judge.judge(routed) for routed in batch)
+        if judge.outcome.events:
+            await write_batch(connection, office, facts, judge.outcome)
+        else:
+            await connection.rollback()
+    except BaseException as error:
+        cache.drop(needs.group_ids)
+        await _abandon(connection)
+        if isinstance(error, UniqueViolation):
+            raise RaceLost(str(error)) from error
+        raise
+    cache.keep(state for state in facts.states.values() if state.sequence > 0)
+    return Committed(answers, tuple(judge.outcome.events), tuple(judge.outcome.failures))
+
+
+def _require_shards(facts: BatchFacts, holder: str, held: Mapping[ShardId, int]) -> None:
+    lost = {s for s, fence in facts.fences.items() if (fence.holder, fence.epoch) != (holder, held.get(s))}
+    if lost:
+        raise ShardsLost(frozenset(lost))
+
+
+async def _abandon(connection: AsyncConnection[Any]) -> None:
+    """Roll back if the connection still can; a broken one is the lane's to replace."""
+    if not connection.closed and not connection.broken:
+        await connection.rollback()

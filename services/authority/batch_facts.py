@@ -1,0 +1,203 @@
+"""What one accepting transaction reads: locks first, then the clock, then everything the batch will be judged by."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import UNSET, Struct
+from psycopg import AsyncConnection, AsyncCursor
+
+from contracts.chain import ChainHash
+from contracts.group_state import GroupState, decode_entity
+from contracts.identifiers import GroupSequence, ShardId, ShardPosition, organization_shard
+from services.authority.admitted import Admitted, SignedFact
+from services.authority.decide import agents_consulted, identifiers_claimed
+from services.authority.group_cache import GroupCache
+from services.process.statements import load
+
+sql = load(__package__)
+
+
+class Routed(Struct, frozen=True):
+    """An admitted Command with the shard that decides it."""
+
+    admitted: Admitted
+    shard_id: ShardId
+
+
+class ShardFence(Struct, frozen=True):
+    """Who may commit to a shard, and where its log ends (0 and None for an empty one)."""
+
+    holder: str | None
+    epoch: int | None
+    position: ShardPosition
+    accepted_at: datetime | None
+
+
+class AgentRow(Struct, frozen=True):
+    """An Agent as the Organization shard last wrote it; `card` is canonical JSON."""
+
+    session_epoch: int
+    session_event_id: str | None
+    card_version: int
+    card: bytes
+
+
+class KeyRow(Struct, frozen=True):
+    """A registered key; boundaries are timestamps as registered, `public_key` 32 raw bytes."""
+
+    key_id: str
+    principal_type: str
+    principal_id: str
+    public_key: bytes
+    valid_from: str
+    valid_until: str | None
+    revoked_at: str | None
+
+
+class BatchNeeds(Struct, frozen=True):
+    """The names that a batch touches, each sorted: one order of locking everywhere."""
+
+    shard_ids: list[int]
+    group_ids: list[str]
+    agent_ids: list[str]
+    actions: list[tuple[str, str]]
+    identifiers: list[str]
+    signing_hashes: list[bytes]
+    key_ids: list[str]
+    public_keys: list[bytes]
+
+
+class BatchFacts(Struct):
+    """Everything read under the locks. `states` are owned by the transaction: it changes them as it decides."""
+
+    now: datetime
+    incarnation: str
+    fences: dict[ShardId, ShardFence]
+    agents: dict[str, AgentRow]
+    receipts: dict[tuple[str, str], tuple[bytes, bytes]]
+    taken: set[str]
+    admissions: dict[bytes, tuple[str, str, str, str]]
+    keys: dict[str, KeyRow]
+    states: dict[str, GroupState]
+    organization_head: tuple[GroupSequence, ChainHash] | None
+
+
+def needs_of(batch: Sequence[Routed], card_keys: Mapping[str, bytes]) -> BatchNeeds:
+    """What a batch must read. `card_keys` maps key IDs that it would bind to their public keys."""
+    commands = [routed.admitted.command for routed in batch]
+    facts = [fact for routed in batch for fact in routed.admitted.facts]
+    return BatchNeeds(
+        shard_ids=sorted({routed.shard_id for routed in batch}),
+        group_ids=sorted({c.group_id for c in commands if c.group_id is not UNSET}),
+        agent_ids=sorted({agent for command in commands for agent in agents_consulted(command)}),
+        actions=sorted({(c.actor.id, c.action_id) for c in commands}),
+        identifiers=sorted({name for c in commands for name, _ in identifiers_claimed(c)}),
+        signing_hashes=sorted({fact.signing_hash for fact in facts}),
+        key_ids=sorted({fact.key_id for fact in facts} | card_keys.keys()),
+        public_keys=sorted(set(card_keys.values())),
+    )
+
+
+async def read_facts(
+    connection: AsyncConnection[Any], organization_id: str, needs: BatchNeeds, cache: GroupCache
+) -> BatchFacts:
+    """Lock and read for one batch, in one round trip; a second one loads the Groups that the cache does not hold.
+
+    The connection is left inside its transaction. Raises psycopg errors as they come: the caller classifies them.
+    """
+    asked: dict[str, Any] = {"organization_id": organization_id}
+    exclusive = organization_shard in needs.shard_ids
+    async with connection.pipeline():
+        await connection.execute(sql.lock_keys_shared, asked)
+        await connection.execute(sql.lock_shards, asked | {"shard_ids": needs.shard_ids})
+        clock = await connection.execute(sql.read_clock)
+        fences = await connection.execute(sql.read_shard_fences, asked | {"shard_ids": needs.shard_ids})
+        incarnation = await connection.execute(sql.read_current_incarnation, asked)
+        lock_agents = sql.lock_agents_exclusive if exclusive else sql.lock_agents_shared
+        agents = await _unless_empty(connection, lock_agents, asked, agent_ids=needs.agent_ids)
+        heads = await _unless_empty(connection, sql.read_group_heads, asked, group_ids=[*needs.group_ids, *([""] if exclusive else [])])
+        receipts = await connection.execute(
+            sql.read_receipts,
+            asked | {"actor_ids": [a for a, _ in needs.actions], "action_ids": [b for _, b in needs.actions]},
+        )
+        taken = await _unless_empty(connection, sql.read_taken_identifiers, asked, identifiers=needs.identifiers)
+        admissions = await connection.execute(sql.read_admissions, asked | {"signing_hashes": needs.signing_hashes})
+        keys = await connection.execute(
+            sql.read_keys, asked | {"key_ids": needs.key_ids, "public_keys": needs.public_keys}
+        )
+    found_heads = {g: (GroupSequence(s), ChainHash(h)) for g, s, h in await _rows(heads)}
+    organization_head = found_heads.pop("", None)
+    states, missing = _from_cache(organization_id, needs.group_ids, found_heads, cache)
+    if missing:
+        states |= await _load_states(connection, organization_id, missing, found_heads)
+    [(now,)] = await clock.fetchall()
+    return BatchFacts(
+        now=now,
+        incarnation=(await incarnation.fetchall())[0][0],
+        fences={ShardId(s): ShardFence(h, e, ShardPosition(p), a) for s, h, e, p, a in await fences.fetchall()},
+        agents={row[0]: AgentRow(*row[1:]) for row in await _rows(agents)},
+        receipts={(actor, action): (h, r) for actor, action, h, r in await receipts.fetchall()},
+        taken={name for (name,) in await _rows(taken)},
+        admissions={row[0]: (row[1], row[2], row[3], row[4]) for row in await admissions.fetchall()},
+        keys={row[0]: KeyRow(*row) for row in await keys.fetchall()},
+        states=states,
+        organization_head=organization_head,
+    )
+
+
+async def _unless_empty(
+    connection: AsyncConnection[Any], statement: Any, asked: dict[str, Any], **names: list[Any]
+) -> AsyncCursor[Any] | None:
+    """A statement is sent only when it has something to ask."""
+    if not any(names.values()):
+        return None
+    return await connection.execute(statement, asked | names)
+
+
+async def _rows(cursor: AsyncCursor[Any] | None) -> list[Any]:
+    return [] if cursor is None else await cursor.fetchall()
+
+
+def _from_cache(
+    organization_id: str,
+    group_ids: Iterable[str],
+    heads: Mapping[str, tuple[GroupSequence, ChainHash]],
+    cache: GroupCache,
+) -> tuple[dict[str, GroupState], list[str]]:
+    """States that stand exactly at their heads, empty ones for Groups without Events, and the names to load."""
+    states: dict[str, GroupState] = {}
+    missing: list[str] = []
+    for group_id in group_ids:
+        if group_id not in heads:
+            states[group_id] = GroupState.empty(organization_id, group_id)
+        elif state := cache.valid(group_id, *heads[group_id]):
+            states[group_id] = state
+        else:
+            missing.append(group_id)
+    return states, missing
+
+
+async def _load_states(
+    connection: AsyncConnection[Any],
+    organization_id: str,
+    group_ids: list[str],
+    heads: Mapping[str, tuple[GroupSequence, ChainHash]],
+) -> dict[str, GroupState]:
+    """States from their entity rows; the shard lock holds them still since the heads were read."""
+    states = {g: GroupState.empty(organization_id, g) for g in group_ids}
+    cursor = await connection.execute(
+        sql.load_entities, {"organization_id": organization_id, "group_ids": group_ids}, binary=True
+    )
+    async for group_id, kind, entity_id, revision, body in cursor:
+        states[group_id].restore(kind, entity_id, revision, decode_entity(kind, body))
+    for group_id, state in states.items():
+        state.move_to(*heads[group_id])
+    return states
+
+
+def mismatched_admission(facts: BatchFacts, fact: SignedFact) -> bool:
+    """Whether the admission log already holds this hash for another kind, key or Principal (TRU-4)."""
+    found = facts.admissions.get(fact.signing_hash)
+    mine = (fact.kind, fact.key_id, fact.principal.type.value, fact.principal.id)
+    return found is not None and found != mine

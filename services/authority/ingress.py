@@ -1,0 +1,171 @@
+"""The door: Command bytes from the broker, verified in batches, sent to their lane, answered when committed.
+
+A Command whose shard another process holds travels on as its original bytes; that process verifies it again, so
+nothing rests on who forwarded it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from msgspec import Struct
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as BrokerError
+from nats.errors import NoRespondersError
+
+from contracts import subjects
+from contracts.identifiers import ShardId
+from contracts.rejection import Code, Rejection, reject
+from contracts.reply import encode_error, encode_receipt
+from services.authority.admit import Admission, AdmissionPool, admission_batch_max
+from services.authority.admitted import Accepted, Admitted, Answer, AuthenticationFailure, LateRecorded, Refused
+from services.authority.lane import Lane, overloaded
+from services.authority.route import ShardFinder
+from services.process.database import FaultKind, classify
+from services.process.logs import bind_correlation, get_log
+from services.process.metrics import Counter
+
+queue_group: Final = "authority"
+in_flight_max: Final = 8_192
+"""Commands between arrival and reply; beyond it the answer is BACKPRESSURE at once."""
+forward_seconds_max: Final = 15.0
+"""Seconds to wait for the process that holds a Command's shard."""
+
+log = get_log(__name__)
+
+
+class _Arrived(Struct):
+    raw: bytes
+    reply: str
+    forwarded: bool
+
+
+class Ingress:
+    """Receives, admits, routes and answers Commands for one Organization."""
+
+    def __init__(
+        self,
+        broker: Client,
+        organization_id: str,
+        pool: AdmissionPool,
+        finder: ShardFinder,
+        lanes: Mapping[ShardId, Lane],
+        holders: Callable[[ShardId], str | None],
+        registry_version: Callable[[], int],
+        answered: Counter,
+        failures: deque[AuthenticationFailure],
+    ) -> None:
+        """`lanes` is the live map of the shards held here; `holders` names the process that holds another one."""
+        self._broker = broker
+        self._organization_id = organization_id
+        self._pool = pool
+        self._finder = finder
+        self._lanes = lanes
+        self._holders = holders
+        self._registry_version = registry_version
+        self._answered = answered
+        self._failures = failures
+        self._arrived: deque[_Arrived] = deque()
+        self._wake = asyncio.Event()
+        self._in_flight: set[asyncio.Task[None]] = set()
+
+    async def on_command(self, message: Msg) -> None:
+        """A Command from outside."""
+        await self._take(_Arrived(message.data, message.reply, forwarded=False))
+
+    async def on_forwarded(self, message: Msg) -> None:
+        """A Command that another authority process sent here, because this one holds its shard."""
+        await self._take(_Arrived(message.data, message.reply, forwarded=True))
+
+    async def _take(self, arrived: _Arrived) -> None:
+        if len(self._arrived) + len(self._in_flight) >= in_flight_max:
+            full = reject(Code.BACKPRESSURE, f"{in_flight_max} Commands are in flight", retryable=True, retry_after_ms=500)
+            await self._reply(arrived, full)
+            return
+        self._arrived.append(arrived)
+        self._wake.set()
+
+    async def admit_batches(self, beat: Callable[[], None]) -> None:
+        """Verify what arrived, batch after batch. Several tasks may run this; each keeps one admission process busy."""
+        while True:
+            beat()
+            if not self._arrived:
+                self._wake.clear()
+                try:
+                    await asyncio.wait_for(self._wake.wait(), timeout=1.0)
+                except TimeoutError:
+                    continue
+                continue
+            batch = [self._arrived.popleft() for _ in range(min(len(self._arrived), admission_batch_max))]
+            admissions = await self._pool.admit([arrived.raw for arrived in batch], self._registry_version())
+            for arrived, admission in zip(batch, admissions, strict=True):
+                task = asyncio.create_task(self._answer(arrived, admission))
+                self._in_flight.add(task)
+                task.add_done_callback(self._in_flight.discard)
+
+    async def drained(self) -> None:
+        """Wait until everything taken so far is answered."""
+        while self._arrived or self._in_flight:
+            await asyncio.sleep(0.02)
+
+    async def _answer(self, arrived: _Arrived, admission: Admission) -> None:
+        if isinstance(admission, Refused):
+            if admission.failure is not None:
+                self._failures.append(admission.failure)
+            await self._reply(arrived, admission.rejection)
+            return
+        with bind_correlation(admission.command.correlation_id):
+            try:
+                await self._reply(arrived, await self._decide(arrived, admission))
+            except BrokerError as error:
+                # The sender retries; its Receipt waits for it.
+                log.warning("reply_lost", action_id=admission.command.action_id, error=str(error))
+
+    async def _decide(self, arrived: _Arrived, admitted: Admitted) -> Answer | bytes:
+        try:
+            shard_id = await self._finder.shard_of(admitted.command)
+        except Exception as error:
+            if classify(error) is not FaultKind.TRANSIENT:
+                raise
+            return overloaded("the database cannot be reached", admitted)
+        if lane := self._lanes.get(shard_id):
+            return await lane.submit(admitted, shard_id)
+        holder = self._holders(shard_id)
+        if arrived.forwarded or holder is None:
+            return overloaded(f"no authority process holds shard {shard_id} at the moment", admitted)
+        subject = subjects.lane(self._organization_id, holder, shard_id)
+        try:
+            return (await self._broker.request(subject, arrived.raw, timeout=forward_seconds_max)).data
+        except (NoRespondersError, TimeoutError):
+            return overloaded(f"the holder of shard {shard_id} does not answer", admitted)
+
+    async def _reply(self, arrived: _Arrived, answer: Answer | bytes) -> None:
+        self._answered.add(outcome=_outcome(answer))
+        if arrived.reply:
+            await self._broker.publish(arrived.reply, _encoded(answer))
+
+
+def _encoded(answer: Answer | bytes) -> bytes:
+    match answer:
+        case bytes():
+            return answer
+        case Accepted(receipt):
+            return encode_receipt(receipt)
+        case LateRecorded(_, rejection):
+            return encode_error(rejection)
+        case Rejection():
+            return encode_error(answer)
+
+
+def _outcome(answer: Answer | bytes) -> str:
+    match answer:
+        case bytes():
+            return "forwarded"
+        case Accepted():
+            return "accepted"
+        case LateRecorded():
+            return "recorded_as_evidence"
+        case Rejection():
+            return answer.code.value

@@ -1,0 +1,262 @@
+"""Judges the Commands of one batch in turn, on the facts read under the locks, and gathers what must be written.
+
+No IO: everything it needs has been read, everything it decides is written by `write_batch` afterwards. A Rejection
+leaves nothing behind and harms no neighbour; an overdue fact found on the way is recorded whatever becomes of the
+Command that found it (ACC-1).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import UNSET, Struct, field, to_builtins
+from msgspec import json as msgspec_json
+
+from contracts.canonical import canonical_bytes
+from contracts.chain import SigningHash, chain_start
+from contracts.command import Command, agent_card_register
+from contracts.group_state import Change, EntityKey, GroupState, evolve
+from contracts.identifiers import GroupSequence, ShardId, ShardPosition
+from contracts.receipt import Outcome, Receipt, RecordedEvent
+from contracts.rejection import Code, Rejection, reject
+from contracts.signature import SigningKey
+from contracts.timestamps import format_timestamp
+from services.authority.admitted import Accepted, Admitted, Answer, AuthenticationFailure, LateRecorded, SignedFact
+from services.authority.append_events import AppendedEvent, EventAppender, EventTooLarge, Origin
+from services.authority.batch_facts import BatchFacts, Routed
+from services.authority.decide import agents_consulted, decide, identifiers_claimed, overdue
+from services.authority.decision import DecisionContext, EventDraft, LateResult
+from services.authority.organization_rows import (
+    OrganizationRows,
+    agents_of,
+    key_conflict,
+    keys_of_card,
+    record_organization_event,
+)
+from services.authority.recheck_trust import distrust
+
+
+class Office(Struct, frozen=True, kw_only=True):
+    """Who accepts: the Organization, this process as a lease holder, its service key, and the maker of new names."""
+
+    organization_id: str
+    holder: str
+    key: SigningKey
+    new_id: Callable[[], str]
+
+
+class BatchOutcome(Struct):
+    """What a batch decided, ready to be written. Rows are in the order of the statements' columns."""
+
+    events: list[AppendedEvent] = field(default_factory=list)
+    changes: dict[tuple[str, EntityKey], Change] = field(default_factory=dict)
+    groups: list[tuple[str, ShardId]] = field(default_factory=list)
+    identifiers: list[tuple[str, str, str]] = field(default_factory=list)
+    admissions: dict[bytes, SignedFact] = field(default_factory=dict)
+    receipts: list[tuple[Any, ...]] = field(default_factory=list)
+    organization: OrganizationRows = field(default_factory=OrganizationRows)
+    failures: list[AuthenticationFailure] = field(default_factory=list)
+
+
+def card_keys(batch: Sequence[Routed]) -> dict[str, bytes]:
+    """The keys that Agent Cards in the batch would bind: key ID to 32 raw bytes."""
+    cards = [r.admitted.command.payload.get("card") for r in batch if r.admitted.command.kind == agent_card_register]
+    return {key_id: raw for card in cards for key_id, raw in keys_of_card(card)}
+
+
+class BatchJudge:
+    """One transaction's judgement. `outcome` grows with each accepted Command."""
+
+    def __init__(self, office: Office, facts: BatchFacts) -> None:
+        """`facts` belong to this judge: its states, Agents and identifiers move on with each accepted Command."""
+        self.outcome = BatchOutcome()
+        self._office = office
+        self._facts = facts
+        self._appender = EventAppender(facts.incarnation, office.key, office.new_id)
+        self._positions = {shard: fence.position for shard, fence in facts.fences.items()}
+        self._answered: dict[tuple[str, str], tuple[bytes, Answer]] = {}
+        self._agents = agents_of(facts)
+        earlier = [fence.accepted_at for fence in facts.fences.values() if fence.accepted_at is not None]
+        # The clock may step back; the log's time never does.
+        self._now = max([facts.now, *earlier])
+        self._organization_head = facts.organization_head or (
+            GroupSequence(0),
+            chain_start(office.organization_id, ""),
+        )
+
+    def judge(self, routed: Routed) -> Answer:
+        """Judge one Command in the order of RULE-01, from its Receipt on, and record what it causes."""
+        admitted = routed.admitted
+        command = admitted.command
+        identity = (command.actor.id, command.action_id)
+        if (known := self._known(identity, admitted)) is not None:
+            return known
+        if failure := distrust(self._facts, admitted, self._now):
+            self.outcome.failures.append(failure)
+            return reject(Code.AUTH_INVALID_SIGNATURE, "signed document rejected")
+        answer = self._decide(routed)
+        if not isinstance(answer, Rejection):
+            self._answered[identity] = (admitted.fact.signing_hash, answer)
+        return answer
+
+    def _known(self, identity: tuple[str, str], admitted: Admitted) -> Answer | None:
+        """The answer that this Action ID already has, in the batch or in the database (MWP-EVT-003, RULE-04)."""
+        stored = self._facts.receipts.get(identity)
+        if identity in self._answered:
+            signing_hash, answer = self._answered[identity]
+        elif stored is not None:
+            signing_hash, answer = stored[0], _stored_answer(stored[1])
+        else:
+            return None
+        if signing_hash == admitted.fact.signing_hash:
+            return answer
+        message = f"Action ID {identity[1]} of {identity[0]} was used for other content; use a new Action ID"
+        return reject(Code.ACTION_ID_COLLISION, message, related_action_id=identity[1])
+
+    def _decide(self, routed: Routed) -> Answer:
+        command = routed.admitted.command
+        state = self._state(command)
+        context = self._context(command)
+        self._record_overdue(routed, state, context)
+        decision = decide(state, command, context)
+        if isinstance(decision, Rejection):
+            return decision
+        if command.kind == agent_card_register and (conflict := key_conflict(self._facts, command.payload["card"])):
+            return reject(Code.INVALID_COMMAND, conflict, related_action_id=command.action_id)
+        drafts = (decision.draft,) if isinstance(decision, LateResult) else decision
+        try:
+            events = self._append(routed, state, drafts, routed.admitted.fact.signing_hash)
+        except EventTooLarge as error:
+            return reject(Code.INVALID_COMMAND, f"{error}: publish large content as an Artifact")
+        late = isinstance(decision, LateResult)
+        receipt = self._record(routed, events, Outcome.RECORDED_AS_EVIDENCE if late else Outcome.ACCEPTED)
+        return _stored_answer(receipt)
+
+    def _state(self, command: Command) -> GroupState:
+        if command.group_id is UNSET:
+            return GroupState.empty(self._office.organization_id, "")
+        return self._facts.states[command.group_id]
+
+    def _context(self, command: Command) -> DecisionContext:
+        return DecisionContext(
+            organization_id=self._office.organization_id,
+            now=self._now,
+            agents=self._agents,
+            taken_identifiers=frozenset(
+                name for name, _ in identifiers_claimed(command) if name in self._facts.taken
+            ),
+            new_id=self._office.new_id,
+        )
+
+    def _record_overdue(self, routed: Routed, state: GroupState, context: DecisionContext) -> None:
+        """Lapsed leases and replaced sessions are transitions of their own and stand whatever follows."""
+        if drafts := overdue(state, routed.admitted.command, context):
+            self._append(routed, state, drafts, None)
+
+    def _append(
+        self, routed: Routed, state: GroupState, drafts: Sequence[EventDraft], command_hash: SigningHash | None
+    ) -> list[AppendedEvent]:
+        """Sign all Events of one decision, then let the state move; nothing is recorded if any is too large."""
+        command = routed.admitted.command
+        origin = Origin(
+            correlation_id=command.correlation_id,
+            accepted_at=self._now,
+            command_hash=command_hash,
+            consulted=self._consulted(command),
+        )
+        scoped = command.group_id is not UNSET
+        position = self._positions[routed.shard_id]
+        sequence, head = (state.sequence, state.chain_hash) if scoped else self._organization_head
+        events: list[AppendedEvent] = []
+        for draft in drafts:
+            position, sequence = ShardPosition(position + 1), GroupSequence(sequence + 1)
+            place = (routed.shard_id, position, sequence)
+            events.append(self._appender.append(draft, origin, state.group_id, place, head))
+            head = events[-1].mark.chain_hash
+        for draft, event in zip(drafts, events, strict=True):
+            if scoped:
+                self._evolve(state, draft, event)
+            else:
+                self._organization_head = (event.mark.sequence, event.mark.chain_hash)
+                rows = self.outcome.organization
+                record_organization_event(
+                    draft.kind, draft.payload, event.event_id, self._agents, self._facts, rows
+                )
+        self._positions[routed.shard_id] = position
+        self.outcome.events.extend(events)
+        return events
+
+    def _evolve(self, state: GroupState, draft: EventDraft, event: AppendedEvent) -> None:
+        if state.sequence == 0:
+            self.outcome.groups.append((state.group_id, event.shard_id))
+        changes = evolve(state, event.facts(draft))
+        state.apply(changes)
+        state.move_to(event.mark.sequence, event.mark.chain_hash)
+        for change in changes:
+            self.outcome.changes[(state.group_id, change.key)] = change
+
+    def _record(self, routed: Routed, events: Sequence[AppendedEvent], outcome: Outcome) -> bytes:
+        """The Receipt and the names that go with an accepted Command. Returns the Receipt's bytes."""
+        admitted = routed.admitted
+        command = admitted.command
+        receipt = canonical_bytes(
+            to_builtins(
+                Receipt(
+                    action_id=command.action_id,
+                    actor=command.actor,
+                    command_hash=f"sha256:{admitted.fact.signing_hash.hex()}",
+                    group_id=command.group_id,
+                    events=tuple(_recorded(event) for event in events),
+                    aggregate_revision=events[0].aggregate_revision,
+                    outcome=outcome,
+                    accepted_at=format_timestamp(self._now),
+                )
+            )
+        )
+        self.outcome.receipts.append(
+            (
+                command.actor.id,
+                command.action_id,
+                admitted.fact.signing_hash,
+                routed.shard_id,
+                events[0].position,
+                len(events),
+                receipt,
+                admitted.raw,
+            )
+        )
+        for fact in admitted.facts:
+            self.outcome.admissions.setdefault(fact.signing_hash, fact)
+        if outcome is Outcome.ACCEPTED:
+            for name, kind in identifiers_claimed(command):
+                self._facts.taken.add(name)
+                self.outcome.identifiers.append((name, kind, events[0].mark.group_id))
+        return receipt
+
+    def _consulted(self, command: Command) -> dict[str, Any]:
+        """What the decision took from outside its Group, so that a replay through `decide` is exact (RULE-15)."""
+        if command.group_id is UNSET:
+            return {}
+        known = {a: self._agents[a] for a in sorted(agents_consulted(command)) if a in self._agents}
+        agents = {
+            agent_id: {"sessionEpoch": facts.session_epoch, "cardVersion": facts.card.card_version if facts.card else 0}
+            for agent_id, facts in known.items()
+        }
+        return {"agents": agents} if agents else {}
+
+
+def _recorded(event: AppendedEvent) -> RecordedEvent:
+    group_id = event.mark.group_id or UNSET
+    return RecordedEvent(event_id=event.event_id, sequence=event.mark.sequence, group_id=group_id)
+
+
+def _stored_answer(receipt: bytes) -> Answer:
+    """What a Receipt tells its sender, the first time and on every retry."""
+    found = msgspec_json.decode(receipt, type=Receipt)
+    if found.outcome is Outcome.ACCEPTED:
+        return Accepted(receipt)
+    event_id = found.events[0].event_id
+    message = f"the result came too late: its ownership ended; it is kept as Evidence in Event {event_id}"
+    late = reject(
+        Code.WORK_STALE_OWNERSHIP, message, related_action_id=found.action_id, details={"eventId": event_id}
+    )
+    return LateRecorded(receipt, late)

@@ -1,0 +1,6 @@
+-- Session epochs and cards of the Agents that the batch consults, in one pass in one order.
+SELECT agent_id, session_epoch, session_event_id, card_version, card
+FROM agent
+WHERE organization_id = %(organization_id)s AND agent_id = ANY(%(agent_ids)s::text[])
+ORDER BY agent_id
+FOR SHARE
