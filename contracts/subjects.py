@@ -48,6 +48,11 @@ def shard_events(organization_id: str, shard_id: ShardId) -> str:
     return f"wh.{token(organization_id)}.ev.{shard_id}.>"
 
 
+def retired_events(organization_id: str, shard_id: ShardId, incarnation: str) -> str:
+    """`wh.o.retired.s.<incarnation>`: the subject of an earlier incarnation's stream, so that it takes no more."""
+    return f"wh.{token(organization_id)}.retired.{shard_id}.{incarnation}"
+
+
 def head(organization_id: str, shard_id: ShardId, group_id: str) -> str:
     """`wh.o.head.s.g`: announcements of a Group's head, outside any stream."""
     return f"wh.{token(organization_id)}.head.{shard_id}.{token(group_id)}"
