@@ -1,0 +1,194 @@
+"""`weavehold init`: one Organization with its shards, its first incarnation, and its first keys (RULE-29).
+
+The key files are written first and the database rows in one transaction after them. A crash in between leaves key
+files that the next run takes up; a crash after the commit leaves everything done. Running it again changes nothing.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Final
+
+from contracts.documents.common import Actor, ActorType
+from contracts.signature import SigningKey
+from services.process.database import Connection
+from services.process.statements import load
+
+shard_count_default: Final = 4
+"""Shards of an embedded Organization; production takes 64."""
+shard_count_max: Final = 1024
+key_valid_before_seconds: Final = 600
+"""Seconds before its registration from which a first key is valid: clocks may differ, freshness allows 300."""
+organization_prefix: Final = "urn:weavehold:organization:"
+
+
+class InitializationFault(Exception):
+    """What cannot be initialized; the message names the thing, the value and the remedy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstKeys:
+    """The private keys that `init` makes; the name of each is the name of its file."""
+
+    authority: SigningKey
+    registry: SigningKey
+    operator: SigningKey
+    mission_owner: SigningKey
+
+    def __iter__(self) -> Iterator[SigningKey]:
+        """All of them."""
+        return (getattr(self, each.name) for each in fields(self))
+
+
+first_principals: Final = {
+    "authority": Actor(type=ActorType.SERVICE, id="urn:weavehold:service:authority"),
+    "registry": Actor(type=ActorType.SERVICE, id="urn:weavehold:service:registry"),
+    "operator": Actor(type=ActorType.SERVICE, id="urn:weavehold:service:operator"),
+    "mission_owner": Actor(type=ActorType.HUMAN, id="urn:weavehold:human:mission-owner"),
+}
+"""Who the first keys belong to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Organization:
+    """An initialized Organization."""
+
+    organization_id: str
+    name: str
+    shard_count: int
+    incarnation: str
+    keys: FirstKeys
+    keys_directory: Path
+    created: tuple[str, ...] = field(default=())
+    """What this run made, in words; empty when everything was there."""
+
+
+def organization_id(name: str) -> str:
+    """The identifier of the Organization `name`. Raises `InitializationFault` for an unusable name."""
+    if not re.fullmatch(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", name):
+        raise InitializationFault(
+            f"the Organization name {name!r} cannot be used. Take 1 to 63 lowercase letters, digits and inner hyphens"
+        )
+    return organization_prefix + name
+
+
+def key_file(keys_directory: Path, name: str) -> Path:
+    """Where the key `name` (a field of `FirstKeys`) lies."""
+    return keys_directory / f"{name.replace('_', '-')}.json"
+
+
+def write_key_file(path: Path, key: SigningKey) -> None:
+    """Write a private key with mode 0600, whole or not at all, durable on return. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(key.key_file())
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)
+
+
+def _first_key(path: Path, principal: Actor, created: list[str]) -> SigningKey:
+    if not path.exists():
+        key = SigningKey.generate(principal)
+        write_key_file(path, key)
+        created.append(f"key file {path}")
+        return key
+    try:
+        key = SigningKey.from_file(path)
+    except (OSError, ValueError) as error:
+        raise InitializationFault(f"the key file {path} cannot be used: {error}. Restore it or move it away") from error
+    if key.principal != principal:
+        raise InitializationFault(
+            f"the key file {path} belongs to {key.principal.id}, not to {principal.id}. Move it away"
+        )
+    return key
+
+
+async def initialize(
+    connection: Connection, *, name: str, keys_directory: Path, shard_count: int | None = None
+) -> Organization:
+    """Create the Organization `name`, or find it; idempotent. `connection` must be in autocommit mode.
+
+    Raises `InitializationFault` (another shard count, a key that is registered differently), `psycopg.Error`
+    (nothing is in the database then), `OSError` (a key file cannot be written).
+    """
+    identifier = organization_id(name)
+    if shard_count is not None and not 1 <= shard_count <= shard_count_max:
+        raise InitializationFault(f"{shard_count} shards cannot be made. Take 1 to {shard_count_max}")
+    created: list[str] = []
+    keys = FirstKeys(
+        **{
+            each: _first_key(key_file(keys_directory, each), principal, created)
+            for each, principal in first_principals.items()
+        }
+    )
+    sql = load(__package__)
+    async with connection.transaction():
+        await connection.execute(sql.lock_initialization)
+        shards = await _ensure_organization(connection, identifier, name, shard_count, created)
+        for key in keys:
+            await _ensure_key(connection, identifier, key, created)
+        row = await (await connection.execute(sql.current_incarnation, {"organization_id": identifier})).fetchone()
+    if row is None:
+        raise InitializationFault(f"the Organization {identifier} has no incarnation. Restore the database")
+    return Organization(
+        organization_id=identifier,
+        name=name,
+        shard_count=shards,
+        incarnation=row[0],
+        keys=keys,
+        keys_directory=keys_directory,
+        created=tuple(created),
+    )
+
+
+async def _ensure_organization(
+    connection: Connection, identifier: str, name: str, shard_count: int | None, created: list[str]
+) -> int:
+    """The shard count of the Organization, which is made with its shards and first incarnation when missing."""
+    sql = load(__package__)
+    shards = shard_count or shard_count_default
+    facts: dict[str, str | int] = {"organization_id": identifier, "name": name, "shard_count": shards}
+    row = await (await connection.execute(sql.find_organization, facts)).fetchone()
+    if row is None:
+        await connection.execute(sql.insert_organization, facts)
+        await connection.execute(sql.insert_shards, facts)
+        await connection.execute(sql.insert_first_incarnation, facts | {"incarnation": secrets.token_hex(16)})
+        created.append(f"Organization {identifier} with {shards} shards")
+        return shards
+    stored = int(row[2])
+    if shard_count not in (None, stored):
+        raise InitializationFault(
+            f"the Organization {identifier} has {stored} shards, not {shard_count}. Their number is fixed for good"
+        )
+    return stored
+
+
+async def _ensure_key(connection: Connection, identifier: str, key: SigningKey, created: list[str]) -> None:
+    """Register the key; one that is registered must be the same."""
+    sql = load(__package__)
+    facts = {
+        "organization_id": identifier,
+        "key_id": key.key_id,
+        "principal_type": key.principal.type.value,
+        "principal_id": key.principal.id,
+        "public_key": key.public_key,
+        "valid_before_seconds": key_valid_before_seconds,
+    }
+    made = await connection.execute(sql.register_key, facts)
+    if made.rowcount == 1:
+        created.append(f"registered key {key.key_id} of {key.principal.id}")
+        return
+    row = await (await connection.execute(sql.find_key, facts)).fetchone()
+    if row is None or (row[0], row[1], bytes(row[2])) != (key.principal.type.value, key.principal.id, key.public_key):
+        raise InitializationFault(f"the key {key.key_id} is registered for another Principal or with other bytes")

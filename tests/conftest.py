@@ -1,0 +1,150 @@
+"""Real servers for tests: one PostgreSQL per test session, one NATS server per test, private ones to be killed.
+
+All data lies under one directory made for the session; every server is a child of the test process and is stopped
+with the fixture that started it, also when the test fails.
+"""
+
+import secrets
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from ops.embedded.broker_server import BrokerServer
+from ops.embedded.postgres_server import PostgresServer
+from ops.init import Organization, initialize
+from ops.migrate import migrate
+from services.process.database import connect
+from tests.fault_proxy import FaultProxy
+
+template = "weavehold_template"
+
+
+@pytest.fixture(scope="session")
+def servers_directory() -> Iterator[Path]:
+    """A directory of this session's own, short enough for sockets, that PostgreSQL's own user may pass through."""
+    directory = Path(tempfile.mkdtemp(prefix="weavehold-test-"))
+    directory.chmod(0o711)
+    yield directory
+    shutil.rmtree(directory)
+
+
+def create_database(server: PostgresServer, name: str, template_name: str = "template1") -> str:
+    """Create a database on the server and return its URL."""
+    with closing(psycopg.connect(server.url(), autocommit=True)) as connection:
+        connection.execute(
+            sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template_name))
+        )
+    return server.url(name)
+
+
+def drop_database(server: PostgresServer, name: str) -> None:
+    """Drop a database, ending what is still connected to it."""
+    with closing(psycopg.connect(server.url(), autocommit=True)) as connection:
+        connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
+
+
+@pytest.fixture(scope="session")
+def postgres_server(servers_directory: Path) -> Iterator[PostgresServer]:
+    """The session's PostgreSQL with a migrated template database. Never kill it: take `private_postgres`."""
+    server = PostgresServer(servers_directory / "shared", fsync=False)
+    server.start()
+    try:
+        migrate(create_database(server, template))
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture
+def empty_database_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """A database of this test's own without any migration."""
+    name = f"empty_{secrets.token_hex(6)}"
+    yield create_database(postgres_server, name)
+    drop_database(postgres_server, name)
+
+
+@pytest.fixture
+def database_url(postgres_server: PostgresServer) -> Iterator[str]:
+    """A migrated database of this test's own."""
+    name = f"test_{secrets.token_hex(6)}"
+    yield create_database(postgres_server, name, template)
+    drop_database(postgres_server, name)
+
+
+@pytest.fixture
+def nats_server(servers_directory: Path) -> Iterator[BrokerServer]:
+    """A NATS server of this test's own, with JetStream in a directory of its own."""
+    directory = servers_directory / f"nats-{secrets.token_hex(6)}"
+    server = BrokerServer(directory)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
+
+
+@pytest.fixture
+def nats_url(nats_server: BrokerServer) -> str:
+    """The address of this test's NATS server."""
+    return nats_server.url
+
+
+@pytest.fixture
+async def organization(database_url: str, tmp_path: Path) -> Organization:
+    """An Organization with 2 shards in `database_url`, as `weavehold init` makes it; keys are `.keys.operator` …"""
+    connection = await connect(database_url, name="fixture")
+    try:
+        return await initialize(connection, name="test", keys_directory=tmp_path / "keys", shard_count=2)
+    finally:
+        await connection.close()
+
+
+@dataclass(frozen=True)
+class PrivatePostgres:
+    """A server that a test may kill (`server.kill()`), stop, restart, and its migrated database."""
+
+    server: PostgresServer
+    database_url: str
+
+
+@pytest.fixture
+def private_postgres(servers_directory: Path) -> Iterator[PrivatePostgres]:
+    """A PostgreSQL server of this test's own with fsync on; reach it through a proxy with `FaultProxy.to_database`."""
+    directory = servers_directory / f"pg-{secrets.token_hex(6)}"
+    server = PostgresServer(directory)
+    server.start()
+    try:
+        url = create_database(server, "weavehold")
+        migrate(url)
+        yield PrivatePostgres(server, url)
+    finally:
+        server.stop()
+        shutil.rmtree(directory)
+
+
+@pytest.fixture
+def private_nats(nats_server: BrokerServer) -> BrokerServer:
+    """A NATS server that a test may `kill()`, `stop()`, `start()`, `restart()`; the URL stays."""
+    return nats_server
+
+
+@pytest.fixture
+async def database_proxy(database_url: str) -> AsyncIterator[FaultProxy]:
+    """A proxy to this test's database; connect to `database_proxy.database_url(database_url)`."""
+    async with FaultProxy.to_database(database_url) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def broker_proxy(nats_url: str) -> AsyncIterator[FaultProxy]:
+    """A proxy to this test's NATS server; connect to `broker_proxy.nats_url`."""
+    async with FaultProxy.to_broker(nats_url) as proxy:
+        yield proxy
