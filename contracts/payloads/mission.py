@@ -19,7 +19,7 @@ from contracts.documents.group import Group
 from contracts.documents.lease import Lease
 from contracts.documents.membership import Membership
 from contracts.documents.mission import ApprovalPolicy, Mission
-from contracts.identifiers import CoordinatorEpochField, Identifier, SafeInteger, Sha256
+from contracts.identifiers import CoordinatorEpochField, Identifier, PositiveInteger, SafeInteger, Sha256
 from contracts.payloads.fields import FreeText, Seconds
 from contracts.timestamps import Timestamp
 
@@ -103,6 +103,7 @@ class MissionCoordinatorAssigned(Document, frozen=True, kw_only=True):
 
     previous_coordinator_id: Identifier
     coordinator_id: Identifier
+    agent_card_version: PositiveInteger
     coordinator_epoch: CoordinatorEpochField
     lease_expires_at: Timestamp
     lease: Lease

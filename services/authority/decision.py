@@ -1,0 +1,70 @@
+"""What a decision is given and what it gives: values only, so that `decide` can be replayed exactly (RULE-15)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType
+
+from contracts.documents.agent_card import AgentCard
+from contracts.documents.common import Actor
+from contracts.event import Cause
+from contracts.rejection import Rejection
+from contracts.timestamps import Instant, format_timestamp, instant
+
+
+class AgentFacts(Struct, frozen=True):
+    """An Agent as the Organization shard last wrote it. Session Epoch 0 and None stand for "no session yet"."""
+
+    session_epoch: int
+    session_event_id: str | None
+    card: AgentCard | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecisionContext:
+    """Everything that a decision takes from outside its Group.
+
+    `now` is the acceptance time in UTC with microseconds; `agents` holds at least `agents_consulted`;
+    `taken_identifiers` are those of `identifiers_claimed` that already name something in the Organization;
+    `new_id` makes `urn:uuid:` identifiers for leases, offers and Memberships.
+    """
+
+    organization_id: str
+    now: datetime
+    agents: Mapping[str, AgentFacts]
+    taken_identifiers: frozenset[str]
+    new_id: Callable[[], str]
+    now_text: str = field(init=False)
+    now_instant: Instant = field(init=False)
+
+    def __post_init__(self) -> None:
+        """The same moment as text, the way Events carry it, and as an exactly comparable point."""
+        object.__setattr__(self, "now_text", format_timestamp(self.now))
+        object.__setattr__(self, "now_instant", instant(self.now_text))
+
+
+class EventDraft(Struct, frozen=True, kw_only=True):
+    """An Event before it has a place in the history. `payload` is plain JSON in camelCase."""
+
+    kind: str
+    payload: dict[str, Any]
+    aggregate_revision: int
+    actor: Actor
+    cause: Cause
+    conversation_id: str | UnsetType = UNSET
+    work_item_id: str | UnsetType = UNSET
+
+
+class LateResult(Struct, frozen=True):
+    """A fenced owner's result: `draft` keeps it as Evidence, `rejection` is what the sender hears (RULE-02).
+
+    The Event's ID belongs into the rejection's details as `eventId` once it has one.
+    """
+
+    draft: EventDraft
+    rejection: Rejection
+
+
+Decision = tuple[EventDraft, ...] | LateResult | Rejection
