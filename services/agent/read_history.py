@@ -1,0 +1,130 @@
+"""Signed reads: pages of history, heads, the actor's Memberships, and the report of a durable Cursor (RULE-30).
+
+A read is a Command envelope that is verified and never recorded (`contracts.payloads.requests`). Events come with the
+bytes that were signed; whoever applies them checks the chain. A refusal is a value; an outage that outlasts the
+bounds of the call is an exception, since the caller learns nothing from it.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from contracts import subjects
+from contracts.bounds import replay_page_events_max
+from contracts.cursor import Cursor
+from contracts.documents.common import Document
+from contracts.payloads.requests import (
+    Acknowledge,
+    Acknowledged,
+    Delivery,
+    GroupHead,
+    GroupPage,
+    GroupReplay,
+    HeadList,
+    Heads,
+    HeldMembership,
+    MembershipList,
+    Memberships,
+    ShardPage,
+    ShardReplay,
+    acknowledge_request,
+    heads_groups_max,
+    heads_request,
+    memberships_request,
+    replay_request,
+)
+from services.agent.send_command import Refusal, ReplyFault, read_reply
+
+membership_pages_max: Final = 1_000
+"""Pages of one actor's Memberships."""
+
+
+class Unavailable(Exception):
+    """No answer within the bounds of the call; try again later."""
+
+
+class Ask(Protocol):
+    """Sends one signed read: its subject, kind and payload, and what decodes the reply."""
+
+    async def __call__[T](
+        self, subject: str, kind: str, payload: Document, read: Callable[[bytes], T | Refusal]
+    ) -> T | Refusal:
+        """The decoded reply. Raises Unavailable."""
+        ...
+
+
+class Standing(Struct, frozen=True, kw_only=True):
+    """All Memberships of the actor and, for an Agent, the consumers provisioned for its session."""
+
+    incarnation: str
+    memberships: tuple[HeldMembership, ...]
+    deliveries: tuple[Delivery, ...]
+
+
+class HistoryReader:
+    """The reads of one actor. Each raises Unavailable in an outage and ReplyFault outside the protocol."""
+
+    def __init__(self, organization_id: str, ask: Ask) -> None:
+        self._organization_id = organization_id
+        self._ask = ask
+
+    async def group_page(self, group_id: str, after: int, limit: int = replay_page_events_max) -> GroupPage | Refusal:
+        """Up to `limit` Events of a Group after a sequence."""
+        return await self._read(
+            subjects.replay(self._organization_id),
+            replay_request,
+            GroupReplay(group_id=group_id, after=after, limit_events=min(limit, replay_page_events_max)),
+            GroupPage,
+        )
+
+    async def shard_page(self, shard_id: int, after_position: int) -> ShardPage | Refusal:
+        """Events of a shard after a position; for service actors."""
+        return await self._read(
+            subjects.replay(self._organization_id),
+            replay_request,
+            ShardReplay(shard_id=shard_id, after_position=after_position),
+            ShardPage,
+        )
+
+    async def heads(self, group_ids: Sequence[str]) -> tuple[GroupHead, ...] | Refusal:
+        """Heads of those of the Groups that the actor may see; asks in parts of `heads_groups_max`."""
+        found: list[GroupHead] = []
+        for start in range(0, len(group_ids), heads_groups_max):
+            asked = Heads(group_ids=tuple(group_ids[start : start + heads_groups_max]))
+            part = await self._read(subjects.query(self._organization_id), heads_request, asked, HeadList)
+            if isinstance(part, Refusal):
+                return part
+            found.extend(part.heads)
+        return tuple(found)
+
+    async def memberships(self) -> Standing | Refusal:
+        """All pages of the actor's Memberships; for an Agent this provisions its deliveries."""
+        asked, held = Memberships(), list[HeldMembership]()
+        deliveries: tuple[Delivery, ...] = ()
+        for number in range(membership_pages_max):
+            page = await self._read(subjects.query(self._organization_id), memberships_request, asked, MembershipList)
+            if isinstance(page, Refusal):
+                return page
+            held.extend(page.memberships)
+            deliveries = page.deliveries if number == 0 else deliveries
+            if page.next is None:
+                return Standing(incarnation=page.incarnation, memberships=tuple(held), deliveries=deliveries)
+            asked = Memberships(after_group_id=page.next)
+        raise ReplyFault(f"Memberships did not end within {membership_pages_max} pages")
+
+    async def acknowledge(self, cursor: Cursor) -> GroupHead | Refusal:
+        """Report a durable Cursor (MWP-WRK-030); the position that the authority keeps comes back."""
+        report = Acknowledge(
+            group_id=cursor.group_id,
+            incarnation=cursor.incarnation,
+            sequence=cursor.sequence,
+            chain_hash=cursor.chain_hash.hex(),
+        )
+        kept = await self._read(
+            subjects.acknowledgement(self._organization_id), acknowledge_request, report, Acknowledged
+        )
+        return kept if isinstance(kept, Refusal) else kept.acknowledged
+
+    async def _read[T: Struct](self, subject: str, kind: str, payload: Document, shape: type[T]) -> T | Refusal:
+        return await self._ask(subject, kind, payload, lambda raw: read_reply(raw, shape))
