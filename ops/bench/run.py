@@ -1,0 +1,35 @@
+"""All benchmarks by name, and their table."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from ops.bench import accept, rebuild, relay
+from ops.bench.measurement import Measurement
+
+benchmarks: Final[Mapping[str, Callable[[], Awaitable[Measurement]]]] = {
+    "accept-many-groups": accept.measure_many_groups,
+    "accept-hot-group": accept.measure_hot_group,
+    "relay": relay.measure,
+    "rebuild": rebuild.measure,
+}
+"""Every benchmark; each brings up and takes down what it needs."""
+
+
+class UnknownBenchmark(Exception):
+    """A name that is no benchmark."""
+
+    def __init__(self, name: str) -> None:
+        """The message lists the names there are."""
+        super().__init__(f"there is no benchmark {name!r}; choose from {', '.join(benchmarks)}")
+
+
+async def run_benchmarks(names: Sequence[str], progress: Callable[[str], None]) -> list[Measurement]:
+    """Run the named benchmarks, or all, one after another. Raises UnknownBenchmark before any runs."""
+    for name in names:
+        if name not in benchmarks:
+            raise UnknownBenchmark(name)
+    results = []
+    for name in names or benchmarks:
+        progress(name)
+        results.append(await benchmarks[name]())
+    return results
