@@ -1,6 +1,12 @@
-"""RFC 3339 timestamps: text kept as received, compared exactly at any precision."""
+"""RFC 3339 timestamps: text kept as received, compared exactly at any precision.
 
-from typing import Annotated, Final
+A timestamp stays the text that was signed. `instant` turns it into an exactly comparable point of time however many
+fraction digits it has; `datetime` values are for what needs no more than microseconds.
+"""
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta
 
@@ -17,3 +23,48 @@ timestamp_pattern: Final = (
 """RFC 3339 date-time of the years 0001–9999: real days only, no leap second, no unknown local offset `-00:00`."""
 
 Timestamp = Annotated[str, Meta(pattern=timestamp_pattern)]
+
+_timestamp: Final = re.compile(timestamp_pattern, re.ASCII)
+_seconds_end: Final = len("0000-00-00T00:00:00")
+_offset_length: Final = len("+00:00")
+_epoch_day: Final = date(1970, 1, 1).toordinal()
+_epoch: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Instant(NamedTuple):
+    """A point of time: whole seconds since 1970-01-01T00:00:00Z and the fraction's digits without trailing zeros.
+
+    Instants compare and hash exactly: fraction digits compare as text, which is their numeric order.
+    """
+
+    seconds: int
+    fraction: str
+
+    def to_datetime(self) -> datetime:
+        """In UTC, cut (never rounded up) to microseconds. Raises OverflowError outside the years 1 to 9999 in UTC."""
+        return _epoch + timedelta(seconds=self.seconds, microseconds=int(self.fraction[:6].ljust(6, "0")))
+
+
+def instant(text: str) -> Instant:
+    """The exact point of time of a timestamp. Raises ValueError when the text is none."""
+    if not _timestamp.match(text):
+        raise ValueError(f"{text[:80]!r} is not an RFC 3339 timestamp of the years 0001 to 9999")
+    days = date(int(text[0:4]), int(text[5:7]), int(text[8:10])).toordinal() - _epoch_day
+    seconds = days * 86_400 + int(text[11:13]) * 3_600 + int(text[14:16]) * 60 + int(text[17:19])
+    if text[-1] in "Zz":
+        return Instant(seconds, text[_seconds_end + 1 : -1].rstrip("0"))
+    offset = int(text[-5:-3]) * 3_600 + int(text[-2:]) * 60
+    seconds += offset if text[-_offset_length] == "-" else -offset
+    return Instant(seconds, text[_seconds_end + 1 : -_offset_length].rstrip("0"))
+
+
+def format_timestamp(moment: datetime) -> str:
+    """Our own spelling, `YYYY-MM-DDTHH:MM:SS.ffffffZ`, of an aware datetime. Raises ValueError for a naive one."""
+    if moment.tzinfo is None:
+        raise ValueError(f"{moment.isoformat()} has no time zone")
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def parse_timestamp(text: str) -> datetime:
+    """A timestamp in UTC, cut to microseconds. Raises ValueError when the text is none, OverflowError at the edges."""
+    return instant(text).to_datetime()
