@@ -17,6 +17,11 @@ def lane(organization_id: str, holder: str, shard_id: ShardId) -> str:
     return f"wh.{token(organization_id)}.lane.{holder}.{shard_id}"
 
 
+def lanes_of(organization_id: str, holder: str) -> str:
+    """`wh.o.lane.<holder>.*`: all that is sent to one process because of its shards."""
+    return f"wh.{token(organization_id)}.lane.{holder}.*"
+
+
 def session(organization_id: str) -> str:
     """`wh.o.session`: the session handshake (HELLO transcript)."""
     return f"wh.{token(organization_id)}.session"

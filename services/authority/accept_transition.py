@@ -20,6 +20,7 @@ from msgspec import Struct
 from psycopg import AsyncConnection
 from psycopg.errors import UniqueViolation
 
+from contracts.group_state import EntityKind
 from contracts.identifiers import ShardId
 from services.authority.admitted import Answer, AuthenticationFailure
 from services.authority.append_events import AppendedEvent
@@ -43,11 +44,16 @@ class RaceLost(Exception):
 
 
 class Committed(Struct, frozen=True):
-    """Answers in the order of the batch, the Events that the transaction appended, and failures to audit."""
+    """Answers in the order of the batch, the Events that the transaction appended, and failures to audit.
+
+    `changed_members` are the Principals whose Memberships changed; `keys_bound` says that the key registry grew.
+    """
 
     answers: tuple[Answer, ...]
     events: tuple[AppendedEvent, ...]
     failures: tuple[AuthenticationFailure, ...]
+    changed_members: frozenset[str]
+    keys_bound: bool
 
 
 async def accept_transition(
@@ -79,7 +85,11 @@ async def accept_transition(
             raise RaceLost(str(error)) from error
         raise
     cache.keep(state for state in facts.states.values() if state.sequence > 0)
-    return Committed(answers, tuple(judge.outcome.events), tuple(judge.outcome.failures))
+    outcome = judge.outcome
+    members = frozenset(key.entity_id for _, key in outcome.changes if key.kind is EntityKind.MEMBERSHIP)
+    return Committed(
+        answers, tuple(outcome.events), tuple(outcome.failures), members, bool(outcome.organization.keys)
+    )
 
 
 def _require_shards(facts: BatchFacts, holder: str, held: Mapping[ShardId, int]) -> None:

@@ -23,7 +23,7 @@ from contracts.rejection import Code, reject
 from contracts.verification import KeyResolver, Stage, VerificationFailure, Verified, verify_document, verify_parsed
 from services.authority.admitted import Admitted, AuthenticationFailure, Refused, SignedFact
 from services.authority.decide import nested_documents
-from services.authority.key_cache import SynchronousKeyResolver
+from services.authority.key_cache import KeysUnavailable, SynchronousKeyResolver
 
 admission_batch_max: Final = 32
 """Commands verified in one call to an admission process."""
@@ -104,7 +104,14 @@ def _end_with(sentinel: int) -> None:
 def _admit_batch(raws: Sequence[bytes], registry_version: int) -> list[Admission]:
     assert _resolver is not None  # noqa: S101 - the pool's initializer ran first
     _resolver.at_least(registry_version)
-    return [admit_one(raw, _resolver) for raw in raws]
+    try:
+        return [admit_one(raw, _resolver) for raw in raws]
+    except KeysUnavailable as fault:
+        return [_unavailable(str(fault)) for _ in raws]
+
+
+def _unavailable(why: str) -> Refused:
+    return Refused(reject(Code.BACKPRESSURE, f"{why}; send the same Command again", retryable=True, retry_after_ms=1_000))
 
 
 class AdmissionPool:
@@ -135,8 +142,7 @@ class AdmissionPool:
                 if self._pool is pool:
                     self._pool = self._new_pool()
                     pool.shutdown(wait=False)
-        message = "admission processes keep dying; send the same Command again"
-        return [Refused(reject(Code.BACKPRESSURE, message, retryable=True, retry_after_ms=1_000)) for _ in raws]
+        return [_unavailable("admission processes keep dying") for _ in raws]
 
     def close(self) -> None:
         """Stop the processes."""

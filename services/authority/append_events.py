@@ -23,7 +23,7 @@ from contracts.documents.common import Actor
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.signature import SigningKey
 from contracts.timestamps import format_timestamp
-from services.authority.drafts import EventDraft
+from services.authority.decision import EventDraft
 
 _salt_bytes = 16
 

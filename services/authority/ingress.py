@@ -6,7 +6,8 @@ nothing rests on who forwarded it.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from msgspec import Struct
@@ -38,8 +39,8 @@ log = get_log(__name__)
 
 class _Arrived(Struct):
     raw: bytes
-    reply: str
     forwarded: bool
+    respond: Callable[[bytes], Awaitable[None]]
 
 
 class Ingress:
@@ -55,7 +56,7 @@ class Ingress:
         holders: Callable[[ShardId], str | None],
         registry_version: Callable[[], int],
         answered: Counter,
-        failures: deque[AuthenticationFailure],
+        on_failures: Callable[[Sequence[AuthenticationFailure]], None],
     ) -> None:
         """`lanes` is the live map of the shards held here; `holders` names the process that holds another one."""
         self._broker = broker
@@ -66,23 +67,38 @@ class Ingress:
         self._holders = holders
         self._registry_version = registry_version
         self._answered = answered
-        self._failures = failures
+        self._on_failures = on_failures
         self._arrived: deque[_Arrived] = deque()
         self._wake = asyncio.Event()
         self._in_flight: set[asyncio.Task[None]] = set()
 
     async def on_command(self, message: Msg) -> None:
         """A Command from outside."""
-        await self._take(_Arrived(message.data, message.reply, forwarded=False))
+        await self._take(_Arrived(message.data, forwarded=False, respond=partial(self._publish, message.reply)))
 
     async def on_forwarded(self, message: Msg) -> None:
         """A Command that another authority process sent here, because this one holds its shard."""
-        await self._take(_Arrived(message.data, message.reply, forwarded=True))
+        await self._take(_Arrived(message.data, forwarded=True, respond=partial(self._publish, message.reply)))
+
+    async def submit(self, raw: bytes) -> bytes:
+        """A Command of this process itself; returns the encoded reply."""
+        reply: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+        async def respond(encoded: bytes) -> None:
+            if not reply.done():
+                reply.set_result(encoded)
+
+        await self._take(_Arrived(raw, forwarded=False, respond=respond))
+        return await reply
+
+    async def _publish(self, subject: str, encoded: bytes) -> None:
+        if subject:
+            await self._broker.publish(subject, encoded)
 
     async def _take(self, arrived: _Arrived) -> None:
         if len(self._arrived) + len(self._in_flight) >= in_flight_max:
-            full = reject(Code.BACKPRESSURE, f"{in_flight_max} Commands are in flight", retryable=True, retry_after_ms=500)
-            await self._reply(arrived, full)
+            full = f"{in_flight_max} Commands are in flight; send the same Command again"
+            await self._reply(arrived, reject(Code.BACKPRESSURE, full, retryable=True, retry_after_ms=500))
             return
         self._arrived.append(arrived)
         self._wake.set()
@@ -111,17 +127,24 @@ class Ingress:
             await asyncio.sleep(0.02)
 
     async def _answer(self, arrived: _Arrived, admission: Admission) -> None:
-        if isinstance(admission, Refused):
-            if admission.failure is not None:
-                self._failures.append(admission.failure)
-            await self._reply(arrived, admission.rejection)
-            return
-        with bind_correlation(admission.command.correlation_id):
-            try:
+        """Decide and reply. Whatever goes wrong here, the sender's retry finds the Receipt or starts anew."""
+        try:
+            if isinstance(admission, Refused):
+                await self._refuse(arrived, admission)
+                return
+            with bind_correlation(admission.command.correlation_id):
                 await self._reply(arrived, await self._decide(arrived, admission))
-            except BrokerError as error:
-                # The sender retries; its Receipt waits for it.
-                log.warning("reply_lost", action_id=admission.command.action_id, error=str(error))
+        except BrokerError as error:
+            log.warning("reply_lost", error=str(error) or type(error).__name__)
+        except Exception:
+            log.exception("answer_failed")
+            message = "the authority failed on this Command; nothing is known to be changed: send it again"
+            await self._reply(arrived, reject(Code.INTERNAL_ERROR, message, retryable=True, retry_after_ms=1_000))
+
+    async def _refuse(self, arrived: _Arrived, refused: Refused) -> None:
+        if refused.failure is not None:
+            self._on_failures((refused.failure,))
+        await self._reply(arrived, refused.rejection)
 
     async def _decide(self, arrived: _Arrived, admitted: Admitted) -> Answer | bytes:
         try:
@@ -143,8 +166,7 @@ class Ingress:
 
     async def _reply(self, arrived: _Arrived, answer: Answer | bytes) -> None:
         self._answered.add(outcome=_outcome(answer))
-        if arrived.reply:
-            await self._broker.publish(arrived.reply, _encoded(answer))
+        await arrived.respond(_encoded(answer))
 
 
 def _encoded(answer: Answer | bytes) -> bytes:

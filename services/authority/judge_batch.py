@@ -14,7 +14,7 @@ from msgspec import json as msgspec_json
 from contracts.canonical import canonical_bytes
 from contracts.chain import SigningHash, chain_start
 from contracts.command import Command, agent_card_register
-from contracts.group_state import Change, EntityKey, GroupState, evolve
+from contracts.group_state import Change, EntityKey, EventFacts, GroupState, evolve
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.receipt import Outcome, Receipt, RecordedEvent
 from contracts.rejection import Code, Rejection, reject
@@ -188,7 +188,15 @@ class BatchJudge:
     def _evolve(self, state: GroupState, draft: EventDraft, event: AppendedEvent) -> None:
         if state.sequence == 0:
             self.outcome.groups.append((state.group_id, event.shard_id))
-        changes = evolve(state, event.facts(draft))
+        facts = EventFacts(
+            group_id=state.group_id,
+            sequence=event.mark.sequence,
+            kind=draft.kind,
+            aggregate_revision=draft.aggregate_revision,
+            occurred_at=format_timestamp(event.accepted_at),
+            payload=draft.payload,
+        )
+        changes = evolve(state, facts)
         state.apply(changes)
         state.move_to(event.mark.sequence, event.mark.chain_hash)
         for change in changes:

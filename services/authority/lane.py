@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
-import structlog
 from msgspec import Struct
 from psycopg import AsyncConnection
 
@@ -22,6 +21,7 @@ from services.authority.batch_facts import Routed
 from services.authority.group_cache import GroupCache
 from services.authority.judge_batch import Office
 from services.process.database import FaultKind, classify
+from services.process.logs import get_log
 
 batch_commands_max: Final = 256
 """Commands in one transaction."""
@@ -37,7 +37,7 @@ backoff_seconds_max: Final = 1.0
 retry_after_ms: Final = 250
 """What a caller is told to wait for after BACKPRESSURE."""
 
-log = structlog.get_logger(__name__)
+log = get_log(__name__)
 
 
 class _Waiting(Struct):
@@ -64,6 +64,7 @@ class Lane:
         self._on_shards_lost = on_shards_lost
         self._cache = GroupCache()
         self._waiting: deque[_Waiting] = deque()
+        self._committing: list[_Waiting] = []
         self._arrived = asyncio.Event()
         self._connection: AsyncConnection[Any] | None = None
         self.batches = 0
@@ -87,16 +88,16 @@ class Lane:
                     self._arrived.clear()
                     await _until(self._arrived)
                     continue
-                batch = self._take()
-                answers = await self._commit([waiting.routed for waiting in batch])
-                for waiting, answer in zip(batch, answers, strict=True):
+                self._committing = self._take()
+                answers = await self._commit([waiting.routed for waiting in self._committing])
+                for waiting, answer in zip(self._committing, answers, strict=True):
                     if not waiting.answer.done():
                         waiting.answer.set_result(answer)
         finally:
-            await self._close()
-            for waiting in self._waiting:
+            for waiting in (*self._committing, *self._waiting):
                 if not waiting.answer.done():
                     waiting.answer.set_result(overloaded("this authority process is stopping", waiting.routed.admitted))
+            await self._close()
 
     def _take(self) -> list[_Waiting]:
         batch = [self._waiting.popleft()]

@@ -1,0 +1,248 @@
+"""The authority process: takes shards, serves their lanes, admits Commands, answers reads, announces heads."""
+
+import asyncio
+import os
+import secrets
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any, Final
+
+from nats.aio.client import Client
+from nats.errors import Error as BrokerError
+
+from contracts import subjects
+from contracts.identifiers import ShardId, organization_shard
+from contracts.rejection import Code
+from contracts.signature import SigningKey
+from services.authority.accept_transition import Committed
+from services.authority.admit import AdmissionPool
+from services.authority.admitted import AuthenticationFailure
+from services.authority.announce_heads import HeadAnnouncer
+from services.authority.audit_failure import audit_failure
+from services.authority.batch_facts import sql
+from services.authority.ingress import Ingress, queue_group
+from services.authority.judge_batch import Office
+from services.authority.key_cache import KeyRegistryCache
+from services.authority.lane import Lane
+from services.authority.open_session import SessionOpener
+from services.authority.route import ShardFinder
+from services.authority.serve_requests import serve as serve_requests
+from services.authority.shard_leases import Holdings, ShardLeases, renewal_seconds
+from services.process.broker import connect as connect_broker
+from services.process.database import FaultKind, Pool, classify, connect, open_pool
+from services.process.logs import get_log
+from services.process.run import ServiceProcess, run_service
+from services.process.settings import Environment, SettingsFault
+from services.process.unique import uuid7_urn
+
+group_lanes: Final = 2
+"""Lanes that share the Group shards of this process; the Organization shard has one of its own."""
+admission_loops: Final = 2
+"""Batches on their way to the admission processes at once: one is verified while the next gathers."""
+pool_connections_max: Final = 8
+"""Database connections for reads, leases and audit; each lane has one besides."""
+loop_silence_seconds_max: Final = 20.0
+"""Seconds after which a silent loop makes the process not ready: longer than a batch through transient faults."""
+failures_waiting_max: Final = 1_000
+"""Authentication failures waiting to be audited; beyond it the oldest is dropped and counted."""
+failures_pause_seconds: Final = 1.0
+"""Seconds between two looks at the failures to audit."""
+
+log = get_log(__name__)
+
+
+class Authority:
+    """Everything that one authority process holds while it runs."""
+
+    def __init__(self, process: ServiceProcess, broker: Client, pool: Pool, key: SigningKey, shard_count: int) -> None:
+        """`shard_count` counts the Group shards; `key` signs the Events."""
+        settings = process.settings
+        environment = Environment()
+        instance = environment.text("WEAVEHOLD_INSTANCE", f"authority{os.getpid()}").replace("-", "_").replace(".", "_")
+        self.office = Office(
+            organization_id=settings.organization_id,
+            holder=f"{instance}-{secrets.token_hex(4)}",
+            key=key,
+            new_id=uuid7_urn,
+        )
+        self._process = process
+        self._broker = broker
+        self._pool = pool
+        self._held: dict[ShardId, int] = {}
+        self._holders: dict[ShardId, str] = {}
+        self._serving: dict[ShardId, Lane] = {}
+        self._failures: deque[AuthenticationFailure] = deque(maxlen=failures_waiting_max)
+        self._lanes = [self._new_lane() for _ in range(group_lanes + 1)]
+        self._leases = ShardLeases(pool, settings.organization_id, self.office.holder, shard_count)
+        self._admission = AdmissionPool(
+            settings.database_url,
+            settings.organization_id,
+            environment.integer("WEAVEHOLD_ADMISSION_PROCESSES", 1, minimum=1, maximum=64),
+        )
+        self._keys = KeyRegistryCache(pool, settings.organization_id)
+        self._announcer = HeadAnnouncer(broker, pool, settings.organization_id, self._held.keys)
+        outcomes = ("accepted", "recorded_as_evidence", "forwarded", *(code.value for code in Code))
+        self._committed_events = process.metrics.counter("events_committed", "Events committed to the log")
+        self._committed_batches = process.metrics.counter("batches_committed", "Accepting transactions committed")
+        self.ingress = Ingress(
+            broker,
+            settings.organization_id,
+            self._admission,
+            ShardFinder(pool, settings.organization_id, shard_count),
+            self._serving,
+            self._holders.get,
+            lambda: self._keys.version,
+            process.metrics.counter("commands_answered", "Commands answered", labels={"outcome": outcomes}),
+            self._failures.extend,
+        )
+
+    def _new_lane(self) -> Lane:
+        url = self._process.settings.database_url
+        return Lane(
+            lambda: connect(url, name="weavehold-lane", autocommit=False),
+            self.office,
+            self._held,
+            self._after_commit,
+            self._lose,
+        )
+
+    async def run(self) -> None:
+        """Serve until the process is asked to stop; then finish what was taken, and give the shards up."""
+        organization_id = self.office.organization_id
+        loops = [
+            self._start("leases", self._keep_leases),
+            self._start("heads", self._announcer.run),
+            self._start("audit", self._audit),
+        ]
+        loops += [self._start(f"lane-{number}", lane.run) for number, lane in enumerate(self._lanes)]
+        loops += [self._start(f"admission-{number}", self.ingress.admit_batches) for number in range(admission_loops)]
+        opener = SessionOpener(self.ingress.submit, self._pool, organization_id, self.office.key)
+        broker = self._broker
+        commands = await broker.subscribe(
+            subjects.command_ingress(organization_id), queue=queue_group, cb=self.ingress.on_command
+        )
+        await broker.subscribe(subjects.lanes_of(organization_id, self.office.holder), cb=self.ingress.on_forwarded)
+        metrics = self._process.metrics
+        served = await serve_requests(broker, self._pool, organization_id, self._keys, opener.open, metrics)
+        await self._process.stopping.wait()
+        await commands.unsubscribe()
+        await served.close()
+        await self.ingress.drained()
+        await self._leases.release(list(self._held))
+        for loop in loops:
+            loop.cancel()
+        self._admission.close()
+
+    def _start(self, name: str, loop: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
+        """Start a loop that marks its life through the function given to it."""
+        return self._process.start_loop(
+            name, lambda heartbeat: loop(heartbeat.beat), max_silence_seconds=loop_silence_seconds_max
+        )
+
+    async def _keep_leases(self, beat: Callable[[], None]) -> None:
+        """Renew this process's shards and follow who holds the others. Missed renewals cost work, never histories."""
+        while True:
+            try:
+                self._take_over(await self._leases.renew())
+                beat()
+            except Exception as fault:
+                if classify(fault) is not FaultKind.TRANSIENT:
+                    raise
+                log.warning("leases_not_renewed", fault=str(fault))
+            await asyncio.sleep(renewal_seconds)
+
+    def _take_over(self, holdings: Holdings) -> None:
+        if holdings.held != self._held:
+            log.info("shards_held", shards=sorted(holdings.held), holder=self.office.holder)
+        self._held.clear()
+        self._held.update(holdings.held)
+        self._holders.clear()
+        self._holders.update(holdings.holders)
+        self._serving.clear()
+        self._serving.update({shard: self._lane_of(shard) for shard in holdings.held})
+
+    def _lane_of(self, shard_id: ShardId) -> Lane:
+        return self._lanes[0] if shard_id == organization_shard else self._lanes[1 + shard_id % group_lanes]
+
+    def _lose(self, shard_ids: frozenset[ShardId]) -> None:
+        for shard_id in shard_ids:
+            self._held.pop(shard_id, None)
+            self._serving.pop(shard_id, None)
+            self._holders.pop(shard_id, None)
+
+    async def _after_commit(self, committed: Committed) -> None:
+        """Wake whoever waits for these Events. All of it is a hint: what is lost here is found by reading."""
+        self._failures.extend(committed.failures)
+        if not committed.events:
+            return
+        self._committed_batches.add()
+        self._committed_events.add(len(committed.events))
+        organization_id = self.office.organization_id
+        hints = {subjects.log_grown(organization_id, event.shard_id) for event in committed.events}
+        hints |= {subjects.membership_changed(organization_id, member) for member in committed.changed_members}
+        if committed.keys_bound:
+            self._keys.invalidate()
+            hints.add(subjects.keys_changed(organization_id))
+        for event in committed.events:
+            self._announcer.touched(event.shard_id, event.mark)
+        try:
+            for hint in sorted(hints):
+                await self._broker.publish(hint, b"")
+        except BrokerError as fault:
+            log.warning("hints_not_sent", fault=str(fault) or type(fault).__name__)
+
+    async def _audit(self, beat: Callable[[], None]) -> None:
+        """Write authentication failures to the protected record, off the path of Commands."""
+        while True:
+            beat()
+            await asyncio.sleep(failures_pause_seconds)
+            try:
+                while self._failures:
+                    async with self._pool.connection() as connection:
+                        await audit_failure(connection, self.office.organization_id, self._failures[0])
+                    self._failures.popleft()
+            except Exception as fault:
+                if classify(fault) is not FaultKind.TRANSIENT:
+                    raise
+                log.warning("failures_not_audited", waiting=len(self._failures), fault=str(fault))
+
+
+async def _shard_count(pool: Pool, organization_id: str) -> int:
+    async with pool.connection() as connection:
+        cursor = await connection.execute(sql.read_current_incarnation, {"organization_id": organization_id})
+        row = await cursor.fetchone()
+    if row is None:
+        raise SettingsFault(
+            "WEAVEHOLD_ORGANIZATION", f"is {organization_id!r}, which this database does not hold", "Run weavehold init"
+        )
+    return int(row[1])
+
+
+async def _serve(process: ServiceProcess) -> None:
+    settings = process.settings
+    try:
+        key = SigningKey.from_file(settings.signing_key_file)
+    except (OSError, ValueError) as fault:
+        raise SettingsFault(
+            "WEAVEHOLD_SIGNING_KEY_FILE", f"is {settings.signing_key_file}, which cannot be used: {fault}", "Run weavehold init"
+        ) from fault
+    async with AsyncExitStack() as stack:
+        pool = await open_pool(settings.database_url, name="weavehold-authority", maximum=pool_connections_max)
+        stack.push_async_callback(pool.close)
+        broker = await connect_broker(
+            settings.nats_url, name="weavehold-authority", token=settings.nats_token, metrics=process.metrics, wait=True
+        )
+        stack.push_async_callback(broker.close)
+        process.health.add_database(pool)
+        process.health.add_broker(broker)
+        await Authority(process, broker, pool, key, await _shard_count(pool, settings.organization_id)).run()
+
+
+def run() -> int:
+    """Run the authority until it is told to stop; returns the exit code."""
+    return run_service("authority", _serve)
+
+
+if __name__ == "__main__":
+    raise SystemExit(run())

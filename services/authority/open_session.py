@@ -1,0 +1,59 @@
+"""Opens a session after a proven handshake: a Command of the authority's own through the Organization shard."""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import Any
+
+from msgspec import json as msgspec_json
+
+from contracts.command import session_open
+from contracts.identifiers import SessionEpoch
+from contracts.rejection import Rejection
+from contracts.reply import decode_reply
+from contracts.signature import SigningKey, sign_document
+from contracts.timestamps import format_timestamp
+from services.authority.serve_session import SessionOpened
+from services.process.database import Pool
+from services.process.statements import load
+from services.process.unique import uuid7_urn
+
+sql = load(__package__)
+
+
+class SessionOpener:
+    """Signs `session_open` with the authority's key and submits it like any other Command."""
+
+    def __init__(
+        self, submit: Callable[[bytes], Awaitable[bytes]], pool: Pool, organization_id: str, key: SigningKey
+    ) -> None:
+        """`submit` takes Command bytes and returns the encoded reply."""
+        self._submit = submit
+        self._pool = pool
+        self._organization_id = organization_id
+        self._key = key
+
+    async def open(self, agent_id: str, key_id: str) -> SessionOpened | Rejection:
+        """Raise the Agent's Session Epoch. The epoch is read from the Event, for a later session may follow at once."""
+        reply = decode_reply(await self._submit(self._command(agent_id, key_id)))
+        if isinstance(reply, Rejection):
+            return reply
+        asked = {"organization_id": self._organization_id, "event_id": reply.events[0].event_id}
+        async with self._pool.connection() as connection:
+            [(raw,)] = await (await connection.execute(sql.read_event, asked, binary=True)).fetchall()
+        event = msgspec_json.decode(raw)
+        epoch = SessionEpoch(event["payload"]["sessionEpoch"])
+        return SessionOpened(session_epoch=epoch, opened_at=event["occurredAt"])
+
+    def _command(self, agent_id: str, key_id: str) -> bytes:
+        now = format_timestamp(datetime.now(UTC))
+        principal = self._key.principal
+        command: dict[str, Any] = {
+            "protocolVersion": "0.1",
+            "actionId": uuid7_urn(),
+            "actor": {"type": principal.type.value, "id": principal.id},
+            "kind": session_open,
+            "correlationId": uuid7_urn(),
+            "issuedAt": now,
+            "payload": {"agentId": agent_id, "keyId": key_id},
+        }
+        return sign_document(command, self._key, now)
