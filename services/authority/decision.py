@@ -3,15 +3,18 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from msgspec import UNSET, Struct, UnsetType
 
 from contracts.documents.agent_card import AgentCard
-from contracts.documents.common import Actor
+from contracts.documents.common import Actor, ActorType
 from contracts.event import Cause
 from contracts.rejection import Rejection
 from contracts.timestamps import Instant, format_timestamp, instant
+
+authority: Final = Actor(type=ActorType.SERVICE, id="urn:weavehold:service:authority")
+"""Who acts in facts that no Command asked for."""
 
 
 class AgentFacts(Struct, frozen=True):

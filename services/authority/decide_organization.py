@@ -1,0 +1,85 @@
+"""Decisions of the Organization's own shard: Agent Cards and sessions (RULE-07)."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+from contracts.command import agent_card_register, session_open
+from contracts.document_kinds import DocumentKind
+from contracts.documents.agent_card import CardStatus
+from contracts.event import agent_card_registered, session_opened
+from contracts.identifiers import SessionEpoch
+from contracts.payloads.organization import AgentCardRegister, AgentCardRegistered, SessionOpen, SessionOpened
+from contracts.rejection import Code, Rejection
+from services.authority.decision import EventDraft
+from services.authority.rule import Case, Rule
+
+
+def _card_version(case: Case[AgentCardRegister]) -> int:
+    facts = case.context.agents.get(case.payload.card.agent_id)
+    return 0 if facts is None or facts.card is None else facts.card.card_version
+
+
+def _card_of_this_organization(case: Case[AgentCardRegister]) -> Rejection | None:
+    named = case.payload.card.organization_id
+    if named == case.context.organization_id:
+        return None
+    return case.refuse(Code.INVALID_COMMAND, f"card.organizationId is {named}; this is {case.context.organization_id}")
+
+
+def _card_newer(case: Case[AgentCardRegister]) -> Rejection | None:
+    """Registration is a compare-and-set on the card's version (MWP-EVT-007)."""
+    version, current = case.payload.card.card_version, _card_version(case)
+    if version > current:
+        return None
+    message = f"cardVersion {version} of {case.payload.card.agent_id} is not above the registered {current}"
+    return case.refuse(Code.REVISION_CONFLICT, message, current_revision=current)
+
+
+def _registered(case: Case[AgentCardRegister]) -> tuple[EventDraft, ...]:
+    card = case.payload.card
+    event = AgentCardRegistered(agent_id=card.agent_id, version=card.card_version, card=card)
+    return (case.draft(event, card.card_version),)
+
+
+def _session_epoch(case: Case[SessionOpen]) -> int:
+    facts = case.context.agents.get(case.payload.agent_id)
+    return 0 if facts is None else facts.session_epoch
+
+
+def _agent_registered(case: Case[SessionOpen]) -> Rejection | None:
+    facts = case.context.agents.get(case.payload.agent_id)
+    if facts is None or facts.card is None:
+        return case.refuse(Code.INVALID_COMMAND, f"Agent {case.payload.agent_id} has no registered Agent Card")
+    if facts.card.status is CardStatus.REVOKED:
+        return case.refuse(Code.AUTH_FORBIDDEN, f"the Agent Card of {case.payload.agent_id} is revoked")
+    return None
+
+
+def _opened(case: Case[SessionOpen]) -> tuple[EventDraft, ...]:
+    epoch = SessionEpoch(_session_epoch(case) + 1)
+    return (case.draft(SessionOpened(agent_id=case.payload.agent_id, session_epoch=epoch), epoch),)
+
+
+organization_rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
+    {
+        agent_card_register: Rule[AgentCardRegister](
+            event=agent_card_registered,
+            aggregate=_card_version,
+            events=_registered,
+            agents=lambda payload: (payload.card.agent_id,),
+            nested=((DocumentKind.AGENT_CARD, "card"),),
+            shape=(_card_of_this_organization,),
+            entry=(),
+            state=(_card_newer,),
+        ),
+        session_open: Rule[SessionOpen](
+            event=session_opened,
+            aggregate=_session_epoch,
+            events=_opened,
+            agents=lambda payload: (payload.agent_id,),
+            entry=(),
+            policy=(_agent_registered,),
+        ),
+    }
+)
