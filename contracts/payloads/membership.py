@@ -11,8 +11,8 @@ from contracts.timestamps import Timestamp
 class MembershipChange(Document, frozen=True, kw_only=True):
     """`membership.change`: a new member, or another role for one; the Membership Epoch rises.
 
-    `visibility_after_sequence` absent means the current head. A provisional member needs its Context Package and
-    an end.
+    `visibility_after_sequence` absent means the current head for a new member and no change for one that stays. A
+    provisional member needs its Context Package and an end.
     """
 
     principal: Actor

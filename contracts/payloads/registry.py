@@ -41,6 +41,10 @@ command_payloads: Final[Mapping[str, type[Document]]] = MappingProxyType(
 )
 """Command kind → payload; a kind that is missing here is not served."""
 
+_members: Final = {
+    kind: frozenset(field.encode_name for field in fields(shape)) for kind, shape in command_payloads.items()
+}
+
 event_payloads: Final[Mapping[str, type[Document]]] = MappingProxyType(
     {
         events.agent_card_registered: organization.AgentCardRegistered,
@@ -80,10 +84,9 @@ def read_command_payload(command: Command) -> Document | Rejection:
     kind = command_payloads.get(command.kind)
     if kind is None:
         return _refuse(command, Code.INVALID_COMMAND, f"{command.kind} is not a kind that this authority serves")
-    members = {field.encode_name for field in fields(kind)}
     filled = dict(command.payload)
     for name, value in (("conversationId", command.conversation_id), ("workItemId", command.work_item_id)):
-        if name not in members or value is UNSET:
+        if value is UNSET or name not in _members[command.kind]:
             continue
         if filled.setdefault(name, value) != value:
             return _refuse(command, Code.INVALID_COMMAND, f"{name} differs between envelope and payload; state it once")
