@@ -2,13 +2,13 @@
 
 Keys and signature values travel as canonical base64url without padding. Verification is libsodium's: cofactorless,
 S < L, canonical encodings, no weak key; the identity as R, which the protocol allows and libsodium refuses, is
-verified by OpenSSL.
+verified by OpenSSL. Making a key and reading its file are the two acts in `contracts` that are not pure: a key is
+made or read only here.
 """
 
 import binascii
 import re
 from pathlib import Path
-from secrets import token_bytes, token_hex
 from typing import Any, Final, Self
 
 import msgspec
@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from nacl.bindings import (
     crypto_core_ed25519_is_valid_point,
     crypto_sign,
+    crypto_sign_keypair,
     crypto_sign_open,
     crypto_sign_seed_keypair,
 )
@@ -24,7 +25,7 @@ from nacl.exceptions import BadSignatureError
 
 from contracts.canonical import canonical_bytes, parse_strict, signing_bytes
 from contracts.documents.common import Actor, Document
-from contracts.identifiers import Base64Url, Identifier
+from contracts.identifiers import Base64Url, Identifier, token
 
 algorithm: Final = "Ed25519"
 public_key_bytes: Final = 32
@@ -148,8 +149,9 @@ class SigningKey:
 
     @classmethod
     def generate(cls, principal: Actor) -> Self:
-        """A new key with a new key ID, from the system's randomness."""
-        return cls(f"urn:weavehold:key:{token_hex(16)}", principal, token_bytes(public_key_bytes))
+        """A new key from libsodium's generator; its key ID is the token of its public key."""
+        public_key, secret = crypto_sign_keypair()
+        return cls(f"urn:weavehold:key:{token(public_key.hex())}", principal, secret[:public_key_bytes])
 
 
 def sign_document(document: dict[str, Any], key: SigningKey, created_at: str) -> bytes:

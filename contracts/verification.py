@@ -1,0 +1,215 @@
+"""The six stages of a signed document, in order, ending at the first failure (TRU-1).
+
+parse → schema → signature-envelope → key-resolution → canonicalization → signature.
+
+Whether R lies in the prime-order subgroup belongs to the third stage, yet the equation of the sixth implies it. So the
+point is examined only when a later stage fails, to name the right stage: a valid document never pays for it.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from enum import Enum
+from functools import lru_cache
+from typing import Any, Final, Protocol
+
+from msgspec import Struct, ValidationError
+
+from contracts.canonical import CanonicalizationFault, ParseFault, parse_strict, signing_bytes
+from contracts.chain import SigningHash
+from contracts.document_kinds import DocumentKind, expected_signer, protected_time
+from contracts.documents.common import Actor, ActorType, Document, Signature
+from contracts.documents.reading import read
+from contracts.documents.schemas import document_types
+from contracts.rejection import Code
+from contracts.signature import (
+    base64url_bytes,
+    group_order,
+    is_allowed_r,
+    is_prime_order_point,
+    public_key_bytes,
+    signature_bytes,
+    verify_ed25519,
+)
+from contracts.timestamps import Instant, instant
+
+instants_remembered_max: Final = 16_384
+"""Boundaries of key validity whose exact value one process remembers."""
+keys_remembered_max: Final = 16_384
+"""Public keys that one process remembers as checked."""
+
+
+class Stage(Enum):
+    """A stage of verification, in order; the value is the protocol's name of it."""
+
+    PARSE = "parse"
+    SCHEMA = "schema"
+    SIGNATURE_ENVELOPE = "signature-envelope"
+    KEY_RESOLUTION = "key-resolution"
+    CANONICALIZATION = "canonicalization"
+    SIGNATURE = "signature"
+
+    @property
+    def wire_code(self) -> Code:
+        """What the wire may say of a failure here: keys and signatures look all the same (TRU-5, ERR-1)."""
+        return _wire_codes.get(self, Code.AUTH_INVALID_SIGNATURE)
+
+
+_wire_codes: Final[Mapping[Stage, Code]] = {
+    Stage.PARSE: Code.PROTOCOL_VIOLATION,
+    Stage.SCHEMA: Code.SCHEMA_VALIDATION_FAILED,
+    Stage.CANONICALIZATION: Code.PROTOCOL_VIOLATION,
+}
+
+
+class RegisteredKey(Struct, frozen=True, kw_only=True):
+    """A key as the Organization's registry has it: 32 raw bytes, bound to one Principal for one half-open interval.
+
+    It is valid from `valid_from` up to, not including, the earlier of `valid_until` and `revoked_at`; the three are
+    timestamps as registered.
+    """
+
+    key_id: str
+    principal: Actor
+    public_key: bytes
+    valid_from: str
+    valid_until: str | None = None
+    revoked_at: str | None = None
+
+    def covers(self, moment: Instant) -> bool:
+        """Whether the key is valid at this moment, compared exactly. Raises ValueError for a malformed boundary."""
+        if moment < _boundary(self.valid_from):
+            return False
+        ends = (end for end in (self.valid_until, self.revoked_at) if end is not None)
+        return all(moment < _boundary(end) for end in ends)
+
+
+class RegistryFault(Exception):
+    """The Organization's key evidence as a whole cannot be trusted, so no key of it can (TRU-2)."""
+
+
+class KeyResolver(Protocol):
+    """The Organization's registered keys, free of reused key IDs and aliased keys."""
+
+    def resolve(self, key_id: str) -> RegisteredKey | None:
+        """The key of this ID, None when there is none. Raises RegistryFault when the evidence is invalid."""
+
+
+class Verified(Struct, frozen=True, kw_only=True):
+    """A document that passed all six stages.
+
+    `signing_hash` is the SHA-256 of `canonical`, the RFC 8785 bytes without the top-level `signature`;
+    `protected_time` is text as signed. `document` is the parsed JSON, `typed` the Struct of its kind.
+    """
+
+    kind: DocumentKind
+    signing_hash: SigningHash
+    key_id: str
+    principal: Actor
+    protected_time: str
+    document: dict[str, Any]
+    canonical: bytes
+    typed: Document
+
+
+class VerificationFailure(Struct, frozen=True):
+    """Where verification ended and why. `reason` is for the protected audit record; the wire gets `stage.wire_code`."""
+
+    stage: Stage
+    reason: str
+
+
+def verify_document(
+    kind: DocumentKind, raw: bytes, keys: KeyResolver, limit_bytes: int
+) -> Verified | VerificationFailure:
+    """All six stages on bytes as received, of which there may be `limit_bytes`."""
+    try:
+        document = parse_strict(raw, limit_bytes)
+    except ParseFault as fault:
+        return VerificationFailure(Stage.PARSE, str(fault))
+    return verify_parsed(kind, document, keys)
+
+
+def verify_parsed(kind: DocumentKind, document: Any, keys: KeyResolver) -> Verified | VerificationFailure:
+    """The stages after the parse, for a document that was parsed strictly as part of another one."""
+    try:
+        typed = read(document, document_types[kind.value])
+    except ValidationError as fault:
+        return VerificationFailure(Stage.SCHEMA, str(fault))
+    signature: Signature = typed.signature  # type: ignore[attr-defined] # all nine kinds carry one
+    value = base64url_bytes(signature.value)
+    if value is None:
+        return VerificationFailure(Stage.SIGNATURE_ENVELOPE, "signature.value is not canonical base64url")
+    if envelope_fault := _envelope_fault(value, signature.created_at, protected_time(kind, document)):
+        return VerificationFailure(Stage.SIGNATURE_ENVELOPE, envelope_fault)
+    outcome = _verify_signed(_Signed(kind, document, typed, signature, value), keys)
+    if isinstance(outcome, VerificationFailure) and not is_allowed_r(value[:public_key_bytes]):
+        return VerificationFailure(Stage.SIGNATURE_ENVELOPE, "R is not a canonical point of the prime-order subgroup")
+    return outcome
+
+
+class _Signed(Struct, frozen=True):
+    """A document with a well-formed envelope; `value` is the signature's 64 raw bytes."""
+
+    kind: DocumentKind
+    document: dict[str, Any]
+    typed: Document
+    signature: Signature
+    value: bytes
+
+
+def _envelope_fault(value: bytes, created_at: str, protected: str) -> str | None:
+    if created_at != protected:
+        return f"signature.createdAt {created_at} is not the protected time {protected}"
+    if not created_at.endswith("Z"):
+        return f"the protected time {created_at} is not in UTC with an uppercase Z"
+    if len(value) != signature_bytes:
+        return f"the signature has {len(value)} bytes, not {signature_bytes}"
+    if int.from_bytes(value[public_key_bytes:], "little") >= group_order:
+        return "S is not below the group order"
+    return None
+
+
+def _verify_signed(signed: _Signed, keys: KeyResolver) -> Verified | VerificationFailure:
+    """Key, canonical bytes, equation: everything behind the envelope."""
+    signature = signed.signature
+    try:
+        key = keys.resolve(signature.key_id)
+    except RegistryFault as fault:
+        return VerificationFailure(Stage.KEY_RESOLUTION, f"the key registry is not valid: {fault}")
+    if key is None:
+        return VerificationFailure(Stage.KEY_RESOLUTION, f"no key {signature.key_id} is registered")
+    if key_fault := _key_fault(key, expected_signer(signed.kind, signed.document), signature.created_at):
+        return VerificationFailure(Stage.KEY_RESOLUTION, key_fault)
+    try:
+        canonical = signing_bytes(signed.document)
+    except CanonicalizationFault as fault:
+        return VerificationFailure(Stage.CANONICALIZATION, str(fault))
+    if not verify_ed25519(key.public_key, canonical, signed.value):
+        return VerificationFailure(Stage.SIGNATURE, f"the signature is not one of {key.key_id} over this document")
+    return Verified(
+        kind=signed.kind,
+        signing_hash=SigningHash(hashlib.sha256(canonical).digest()),
+        key_id=key.key_id,
+        principal=key.principal,
+        protected_time=signature.created_at,
+        document=signed.document,
+        canonical=canonical,
+        typed=signed.typed,
+    )
+
+
+def _key_fault(key: RegisteredKey, signer: Actor | None, protected: str) -> str | None:
+    """Why this key may not have signed. Without a named signer any service of the Organization may have."""
+    if signer is None and key.principal.type is not ActorType.SERVICE:
+        return f"{key.key_id} is bound to {key.principal.id}, which is no service"
+    if signer is not None and key.principal != signer:
+        return f"{key.key_id} is bound to {key.principal.id}, not to {signer.id}"
+    if not key.covers(instant(protected)):
+        return f"{key.key_id} is not valid at {protected}"
+    if not _is_strong(key.public_key):
+        return f"the public key of {key.key_id} is not a canonical point of the prime-order subgroup"
+    return None
+
+
+_boundary: Final = lru_cache(maxsize=instants_remembered_max)(instant)
+_is_strong: Final = lru_cache(maxsize=keys_remembered_max)(is_prime_order_point)
