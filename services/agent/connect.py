@@ -112,8 +112,12 @@ class Client:
 
     def sign(self, intent: Intent, action_id: str | None = None) -> SignedCommand:
         """Sign with the epochs and the clock of now."""
-        issued_at = current_time(self._clock_offset)
-        return sign_command(intent, self.epochs(intent.group_id), self.key, issued_at=issued_at, action_id=action_id)
+        epochs = self.epochs(intent.group_id)
+        return sign_command(intent, epochs, self.key, issued_at=self.current_time(), action_id=action_id)
+
+    def current_time(self) -> str:
+        """The local clock, corrected by what the authority's answers have told about its own."""
+        return current_time(self._clock_offset)
 
     async def send(
         self,
@@ -144,14 +148,21 @@ class Client:
 
         subject = subjects.command_ingress(self.organization_id)
         command = resume or await build()
-        return await exchange(
+        answer = await exchange(
             self._link, subject, command, read_receipt, policy=policy or self._policy, rebuild=rebuild
         )
+        if isinstance(answer, Answered) and answer.attempts == 1 and resume is None:
+            self._follow_clock(answer.value.accepted_at)
+        return answer
+
+    def _follow_clock(self, told: str) -> None:
+        """Correct the clock by the authority's time in an answer that came just now."""
+        self._clock_offset = parse_timestamp(told) - parse_timestamp(current_time())
 
     async def _corrected(self, refusal: Refusal, refused: SignedCommand, group_id: str | None) -> bool:
         """Whether what the refusal complains about is now corrected, so that the intent may be signed anew."""
         if freshness_expired(refusal, refused):
-            self._clock_offset = parse_timestamp(refusal.occurred_at) - parse_timestamp(current_time())
+            self._follow_clock(refusal.occurred_at)
             return True
         if refusal.code is Code.MEMBERSHIP_STALE:
             before = self.epochs(group_id).membership

@@ -57,16 +57,21 @@ def current_time(offset: timedelta = timedelta(0)) -> str:
     return format_timestamp(datetime.now(UTC) + offset)
 
 
-def derived_action_id(*parts: str | int) -> str:
-    """The Action ID that these parts always give, so that a repeated step is recognised as the same one.
+def derived_token(*parts: str | int) -> str:
+    """64 hex digits that these parts always give.
 
-    The parts are length-prefixed before hashing: no two lists of parts share an ID by concatenation.
+    The parts are length-prefixed before hashing: no two lists of parts share a token by concatenation.
     """
-    digest = hashlib.sha256(b"weavehold/action/1\n")
+    digest = hashlib.sha256(b"weavehold/derived/1\n")
     for part in parts:
         text = str(part).encode()
         digest.update(len(text).to_bytes(4, "big") + text)
-    return f"urn:weavehold:action:{digest.hexdigest()}"
+    return digest.hexdigest()
+
+
+def derived_action_id(*parts: str | int) -> str:
+    """The Action ID that these parts always give, so that a repeated step is recognised as the same one."""
+    return f"urn:weavehold:action:{derived_token(*parts)}"
 
 
 def sign_command(

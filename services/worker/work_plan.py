@@ -5,7 +5,7 @@ The contract's `constraints` name the job: `{"job": {"type": "word-count", "inpu
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -33,12 +33,17 @@ def plan_work(constraints: dict[str, Any]) -> Plan:
     return plan
 
 
+_kinds: Final = {str(kind.__struct_config__.tag): kind for kind in (WordCount, TableSummary, CompileReport)}
+
+
 def job_keys() -> dict[str, list[str]]:
     """The job types that are known here, each with the keys of its table."""
-    kinds = (WordCount, TableSummary, CompileReport)
-    return {
-        str(kind.__struct_config__.tag): [field.encode_name for field in msgspec.structs.fields(kind)] for kind in kinds
-    }
+    return {name: [field.encode_name for field in msgspec.structs.fields(kind)] for name, kind in _kinds.items()}
+
+
+def job_schemas() -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """For each job type the JSON Schemas of its table and of its result."""
+    return {name: (msgspec.json.schema(kind), kind.result_schema) for name, kind in _kinds.items()}
 
 
 def bind_inputs(plan: Plan, inputs: Sequence[bytes]) -> Job:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -11,6 +11,8 @@ from services.worker.jobs.job import Pace, Result, State, part
 
 class CompileReport(Pace, frozen=True, kw_only=True, tag_field="type", tag="compile-report"):
     """A report with one section per input Artifact, in the contract's order. `sections` names them."""
+
+    result_schema: ClassVar[dict[str, Any]] = {"type": "string", "contentMediaType": "text/markdown"}
 
     title: str
     sections: tuple[str, ...]

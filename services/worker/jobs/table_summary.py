@@ -5,13 +5,19 @@ import io
 import json
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
-from typing import Self
+from typing import Any, ClassVar, Self
 
 from services.worker.jobs.job import Pace, Result, State, json_document, part
 
 
 class TableSummary(Pace, frozen=True, kw_only=True, tag_field="type", tag="table-summary"):
     """Count, sum, least and greatest of `column` for each value of `by`. Sums are decimal, never binary."""
+
+    result_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "required": ["column", "by", "rows", "groups"],
+        "properties": {"rows": {"type": "integer"}, "groups": {"type": "object"}},
+    }
 
     input: str
     column: str

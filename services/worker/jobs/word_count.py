@@ -4,7 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Self
+from typing import Any, ClassVar, Final, Self
 
 from services.worker.jobs.job import Pace, Result, State, json_document, part
 
@@ -13,6 +13,16 @@ _WORD: Final = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 
 class WordCount(Pace, frozen=True, kw_only=True, tag_field="type", tag="word-count"):
     """Words, distinct words and the count of each, ignoring case."""
+
+    result_schema: ClassVar[dict[str, Any]] = {
+        "type": "object",
+        "required": ["words", "distinctWords", "counts"],
+        "properties": {
+            "words": {"type": "integer"},
+            "distinctWords": {"type": "integer"},
+            "counts": {"type": "object", "additionalProperties": {"type": "integer"}},
+        },
+    }
 
     input: str
 

@@ -1,0 +1,1 @@
+PRAGMA synchronous = FULL;
