@@ -14,6 +14,7 @@ from typing import Final
 
 from contracts.documents.common import Actor, ActorType
 from contracts.signature import SigningKey
+from ops.command_fault import CommandFault
 from services.process.database import Connection
 from services.process.statements import load
 
@@ -25,7 +26,7 @@ key_valid_before_seconds: Final = 600
 organization_prefix: Final = "urn:weavehold:organization:"
 
 
-class InitializationFault(Exception):
+class InitializationFault(CommandFault):
     """What cannot be initialized; the message names the thing, the value and the remedy."""
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
+from ops.command_fault import CommandFault
 from services.process.settings import redact_url
 
 migrations: Final = Path(__file__).parent / "migrations"
@@ -17,7 +18,7 @@ migrate_seconds_max: Final = 600.0
 """Seconds for all pending migrations together."""
 
 
-class MigrationFault(Exception):
+class MigrationFault(CommandFault):
     """A migration could not be applied; the message is the tool's, without secrets."""
 
 

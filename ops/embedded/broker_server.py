@@ -123,6 +123,11 @@ class BrokerServer:
             end_child(self._child, request=signal.SIGTERM, seconds=stop_seconds_max)
             self._child = None
 
+    def wait_end(self) -> int | None:
+        """Wait until the running server has ended, and return its exit code; None when none runs."""
+        child = self._child
+        return None if child is None else child.wait()
+
     def kill(self) -> None:
         """End the server with SIGKILL, as a crash would."""
         if self._child is not None:

@@ -133,6 +133,11 @@ class PostgresServer:
         # With the parent gone its children notice within moments; the data is free only after that.
         wait_until(lambda: not working_in(self.data), stop_seconds_max)
 
+    def wait_end(self) -> int | None:
+        """Wait until the running server has ended, and return its exit code; None when none runs."""
+        child = self._child
+        return None if child is None else child.wait()
+
     def kill(self) -> None:
         """End the server with SIGKILL, as a crash would."""
         if self._child is not None:

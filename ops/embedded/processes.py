@@ -38,6 +38,17 @@ def started_with(argument: str) -> list[psutil.Process]:
     return found
 
 
+def running_under(directory: Path, program: Path) -> list[psutil.Process]:
+    """Live processes of `program` that were started with a path under `directory`."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            words = process.cmdline()
+            if words and words[0] == str(program) and any(directory in Path(word).parents for word in words[1:]):
+                found.append(process)
+    return found
+
+
 def working_in(directory: Path) -> list[psutil.Process]:
     """Live processes whose current directory is `directory`."""
     found = []
@@ -66,7 +77,8 @@ def end(process: psutil.Process, *, request: signal.Signals, seconds: float) -> 
             process.wait(seconds)
         except psutil.TimeoutExpired:
             process.kill()
-            process.wait(seconds)
+            with contextlib.suppress(psutil.TimeoutExpired):
+                process.wait(seconds)
             return False
     return True
 
