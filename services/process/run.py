@@ -180,11 +180,16 @@ async def _run(name: str, settings: Settings, serve: Serve) -> int:
 
 
 def run_service(
-    name: str, serve: Serve, *, signing_key: str = "authority", variables: Mapping[str, str] | None = None
+    name: str,
+    serve: Serve,
+    *,
+    signing_key: str = "authority",
+    uses_database: bool = True,
+    variables: Mapping[str, str] | None = None,
 ) -> int:
     """Run a service process to its end and return its exit code: 0 stopped as asked, 1 fault, 2 unusable settings."""
     try:
-        settings = read_settings(variables, signing_key=signing_key)
+        settings = read_settings(variables, signing_key=signing_key, uses_database=uses_database)
     except SettingsFault as fault:
         sys.stderr.write(f"weavehold {name}: {fault}\n")
         return 2

@@ -111,6 +111,7 @@ class Settings:
 
     organization_id: str
     database_url: str
+    """Of the Organization's database; empty for a process that is never told it, such as a Worker."""
     nats_url: str
     nats_token: str | None
     keys_directory: Path
@@ -138,10 +139,13 @@ class Settings:
         return shown
 
 
-def read_settings(variables: Mapping[str, str] | None = None, *, signing_key: str = "authority") -> Settings:
+def read_settings(
+    variables: Mapping[str, str] | None = None, *, signing_key: str = "authority", uses_database: bool = True
+) -> Settings:
     """Read the settings of a process once. Raises `SettingsFault` (OPS-1).
 
-    `signing_key` names the key file in WEAVEHOLD_KEYS_DIR that WEAVEHOLD_SIGNING_KEY_FILE defaults to.
+    `signing_key` names the key file in WEAVEHOLD_KEYS_DIR that WEAVEHOLD_SIGNING_KEY_FILE defaults to. A process that
+    does not use the Organization's database is not told where it is, even when the variable is set.
     """
     environment = Environment(variables)
     keys_directory = environment.path("WEAVEHOLD_KEYS_DIR", Path(".weavehold") / "keys")
@@ -151,9 +155,7 @@ def read_settings(variables: Mapping[str, str] | None = None, *, signing_key: st
         organization_id=environment.identifier(
             "WEAVEHOLD_ORGANIZATION", remedy="Set the Organization's ID, as `weavehold init` printed it"
         ),
-        database_url=environment.url(
-            "WEAVEHOLD_DATABASE_URL", ("postgresql", "postgres"), remedy="Set postgresql://user@host:port/database"
-        ),
+        database_url=_database_url(environment) if uses_database else "",
         nats_url=environment.url("WEAVEHOLD_NATS_URL", ("nats", "tls", "ws", "wss"), remedy="Set nats://host:port"),
         nats_token=environment.optional("WEAVEHOLD_NATS_TOKEN"),
         keys_directory=keys_directory,
@@ -169,4 +171,10 @@ def read_settings(variables: Mapping[str, str] | None = None, *, signing_key: st
             environment.integer("WEAVEHOLD_STOP_WHEN_CLOSED", minimum=0, maximum=65535) if descriptor else None
         ),
         otlp_endpoint=environment.optional("WEAVEHOLD_OTLP_ENDPOINT"),
+    )
+
+
+def _database_url(environment: Environment) -> str:
+    return environment.url(
+        "WEAVEHOLD_DATABASE_URL", ("postgresql", "postgres"), remedy="Set postgresql://user@host:port/database"
     )
