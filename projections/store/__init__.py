@@ -1,1 +1,186 @@
+"""Where a projection lives: rows of one consumer, with Cursors that prove what they were made of.
 
+A store is not the authority's database, even where both are PostgreSQL (PRJ-2). It holds one consumer at one
+version; what it finds of another version is discarded and replayed (PRJ-4). Everything is done inside one
+transaction at a time, as a function that a store runs: it commits when the function returns and rolls back when it
+raises. The function is synchronous and runs outside the event loop, so that one transaction costs one hop.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from contracts.chain import ChainHash
+from contracts.cursor import Cursor
+from contracts.identifiers import GroupSequence, ShardId, ShardPosition
+from projections.consumer import Consumer, Row, Statement, Value
+
+remembered_pairs_max: Final = 256
+"""Applied Events per Group whose (sequence, chain hash) stay known, to tell a duplicate from a fork without asking."""
+forks_kept_max: Final = 64
+"""Forks per Group that stay on record; older ones give way."""
+
+
+class StatementRefused(Exception):
+    """The store refused a consumer's statement (violated constraint, wrong type): the Event at fault is isolated."""
+
+
+class CursorMoved(Exception):
+    """The Cursor is not where this transaction read it: somebody else writes this store. Nothing was changed."""
+
+
+class AppliedEvent(Struct, frozen=True):
+    """One applied Event, as remembered: enough to recognise it and to name it once it no longer exists."""
+
+    sequence: GroupSequence
+    chain_hash: ChainHash
+    event_id: str
+
+
+class Stop(Struct, frozen=True):
+    """A Group that cannot go on at `sequence` until a version that understands the Event, or an operator, helps."""
+
+    group_id: str
+    sequence: GroupSequence
+    event_id: str
+    reason: str
+
+
+class Fork(Struct, frozen=True):
+    """A history that was consumed and no longer exists (PRJ-3).
+
+    `seen` is the Cursor that was held, `found` the authority's head when the fork was proven, `lost` those of the
+    remembered Events that the authority's history does not contain. Older ones may be lost too.
+    """
+
+    group_id: str
+    seen: Cursor
+    found: Cursor
+    lost: tuple[AppliedEvent, ...]
+
+
+class StreamPosition(Struct, frozen=True):
+    """How far an unfiltered delivery of one shard is durably processed."""
+
+    shard_id: ShardId
+    incarnation: str
+    position: ShardPosition
+
+
+class Transaction(Protocol):
+    """What may be read and changed inside one transaction of a store."""
+
+    def run(self, statements: Iterable[Statement]) -> None:
+        """Execute statements of the consumer in order. Raises StatementRefused."""
+        ...
+
+    def query(self, name: str, parameters: Mapping[str, Value]) -> list[Row]:
+        """All rows of a reading statement of the consumer."""
+        ...
+
+    def rows(self, table: str, group_id: str) -> tuple[tuple[str, ...], list[Row]]:
+        """The column names and all rows of one Group in one table of the consumer, in any order."""
+        ...
+
+    def cursor(self, group_id: str) -> Cursor | None:
+        """The Cursor of a Group; None before its first Event."""
+        ...
+
+    def cursors(self) -> list[Cursor]:
+        """All Cursors."""
+        ...
+
+    def move_cursor(self, before: Cursor | None, after: Cursor) -> None:
+        """Replace a Cursor if it still is `before`. Raises CursorMoved. Called by `advance_cursor` only."""
+        ...
+
+    def remember(self, group_id: str, applied: Sequence[AppliedEvent]) -> None:
+        """Remember applied Events, the newest `remembered_pairs_max` per Group."""
+        ...
+
+    def remembered(self, group_id: str, sequence: GroupSequence) -> ChainHash | None:
+        """The chain hash applied at a sequence, if it is still known."""
+        ...
+
+    def all_remembered(self, group_id: str) -> list[AppliedEvent]:
+        """The remembered Events of a Group in sequence."""
+        ...
+
+    def note_head(self, group_id: str, sequence: GroupSequence) -> None:
+        """Keep that a Group's history reaches at least `sequence` (RULE-20)."""
+        ...
+
+    def settle_head(self, group_id: str, sequence: GroupSequence) -> None:
+        """Replace what is kept of a Group's head by what the authority says."""
+        ...
+
+    def heads_ahead(self) -> list[tuple[str, GroupSequence]]:
+        """Groups known to reach beyond their Cursor, with the sequence that is known to exist."""
+        ...
+
+    def stop(self, stop: Stop) -> None:
+        """Keep why a Group cannot go on."""
+        ...
+
+    def resume(self, group_id: str) -> None:
+        """Forget why a Group could not go on: it is tried again."""
+        ...
+
+    def stops(self) -> list[Stop]:
+        """All Groups that cannot go on."""
+        ...
+
+    def reset_group(self, group_id: str) -> None:
+        """Remove a Group's rows, Cursor, remembered Events, known head and stop."""
+        ...
+
+    def record_fork(self, fork: Fork) -> None:
+        """Keep a fork for good, also when the projection is discarded later."""
+        ...
+
+    def forks(self) -> list[Fork]:
+        """All recorded forks, oldest first."""
+        ...
+
+    def count(self, name: str, amount: int) -> None:
+        """Add to a durable counter."""
+        ...
+
+    def counts(self) -> dict[str, int]:
+        """All durable counters."""
+        ...
+
+    def position(self, shard_id: ShardId) -> StreamPosition | None:
+        """How far an unfiltered delivery is processed; None when it never was."""
+        ...
+
+    def move_position(self, position: StreamPosition) -> None:
+        """Keep how far an unfiltered delivery is processed."""
+        ...
+
+
+class ProjectionStore(Protocol):
+    """The storage of one consumer of one Organization."""
+
+    @property
+    def consumer(self) -> Consumer:
+        """The consumer whose rows these are."""
+        ...
+
+    @property
+    def organization_id(self) -> str:
+        """The Organization whose history these rows are made of."""
+        ...
+
+    async def transaction[T](self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` in one durable transaction: committed when it returns, rolled back when it raises."""
+        ...
+
+    async def read[T](self, work: Callable[[Transaction], T]) -> T:
+        """Run `work` on one consistent snapshot beside the writer; writing raises the store's own error."""
+        ...
+
+    async def close(self) -> None:
+        """Let the transaction in progress end, then release everything."""
+        ...

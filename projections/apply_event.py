@@ -1,0 +1,205 @@
+"""The other transaction (PRJ-1): one batch of Events becomes rows, intents and Cursors, all or nothing.
+
+begin → ignore duplicates → verify the next contiguous sequence by Cursor and chain hash → rows of the projection →
+intents → `advance_cursor` → commit. The broker's message is acknowledged after the commit, never before.
+
+Authoritative here: nothing. The history is the authority's; what stands in the store can be thrown away and replayed.
+The Cursor is the only truth about what the rows contain, and it moves in the same transaction as they do. An Event is
+recognised by its chain hash at its sequence, which binds its Event ID and all before it.
+
+What a crash leaves behind:
+- before the commit: nothing of the batch; the broker delivers it again.
+- after the commit, before the acknowledgement: rows and Cursor; the batch comes again and every Event is a duplicate.
+- Events beyond a Cursor are acknowledged although they are not applied: the same transaction keeps that the Group
+  reaches at least so far (RULE-20), so they are fetched after a restart.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from msgspec import Struct, field
+
+from contracts.chain import decision_extension, history_extension
+from contracts.cursor import Cursor
+from contracts.identifiers import GroupSequence
+from projections.advance_cursor import advance_cursor
+from projections.arrival import Arrival, LoggedEvent
+from projections.consumer import Consumer, Statement
+from projections.group_run import ApplyRules, GroupRun, Question
+from projections.store import (
+    AppliedEvent,
+    ProjectionStore,
+    StatementRefused,
+    Stop,
+    StreamPosition,
+    Transaction,
+)
+
+contract_extension: Final = "urn:weavehold:extension:contract"
+"""Marks an Event of a later contract version than the first, which is the only one known here (PRJ-5)."""
+_understood_extensions: Final = frozenset({history_extension, decision_extension})
+
+
+class Unproven(Struct, frozen=True):
+    """Events of a Group that were not applied because their newest signature proves nothing."""
+
+    group_id: str
+    reason: str
+
+
+class Applied(Struct):
+    """What became of a batch. `cursors` are those that moved; `ahead` are the Events beyond a gap."""
+
+    applied: int = 0
+    duplicates: int = 0
+    cursors: list[Cursor] = field(default_factory=list)
+    ahead: list[Arrival] = field(default_factory=list)
+    questions: list[Question] = field(default_factory=list)
+    unproven: list[Unproven] = field(default_factory=list)
+    stops: list[Stop] = field(default_factory=list)
+
+    def add(self, other: "Applied") -> None:
+        """Take in what became of a later batch."""
+        self.applied += other.applied
+        self.duplicates += other.duplicates
+        self.cursors += other.cursors
+        self.ahead += other.ahead
+        self.questions += other.questions
+        self.unproven += other.unproven
+        self.stops += other.stops
+
+
+async def apply_event(store: ProjectionStore, arrival: Arrival, rules: ApplyRules) -> Applied:
+    """Apply one Event in one transaction; see `apply_events`."""
+    return await apply_events(store, (arrival,), rules)
+
+
+async def apply_events(
+    store: ProjectionStore, arrivals: Sequence[Arrival], rules: ApplyRules, position: StreamPosition | None = None
+) -> Applied:
+    """Apply a batch in one transaction; Groups may be mixed, each in order of arrival.
+
+    Applies what continues a Group's Cursor, and reports the rest: nothing is applied across a gap, beyond a fork or a
+    stop, or without proof. `position` is stored in the same transaction. An Event whose rows the store refuses is
+    isolated by halving the batch, and its Group stops there. Raises `store.CursorMoved` and the store's own errors;
+    nothing of the transaction has happened then.
+    """
+    try:
+        return await store.transaction(lambda transaction: _apply(transaction, store, arrivals, rules, position))
+    except StatementRefused as fault:
+        if len(arrivals) == 1:
+            return await _stop_at(store, arrivals[0], str(fault), position)
+    middle = len(arrivals) // 2
+    applied = await apply_events(store, arrivals[:middle], rules)
+    applied.add(await apply_events(store, arrivals[middle:], rules, position))
+    return applied
+
+
+def _apply(
+    transaction: Transaction,
+    store: ProjectionStore,
+    arrivals: Sequence[Arrival],
+    rules: ApplyRules,
+    position: StreamPosition | None,
+) -> Applied:
+    stopped = {stop.group_id for stop in transaction.stops()}
+    runs: dict[str, GroupRun] = {}
+    for arrival in arrivals:
+        group_id = arrival.mark.group_id
+        run = runs.get(group_id)
+        if run is None:
+            visible_after = rules.visible_after.get(group_id, GroupSequence(0))
+            run = GroupRun(group_id, transaction.cursor(group_id), visible_after, group_id in stopped)
+            runs[group_id] = run
+        run.meet(transaction, arrival, store.organization_id)
+    applied = Applied()
+    for run in runs.values():
+        _apply_run(transaction, store.consumer, run, rules, applied)
+    if applied.duplicates:
+        transaction.count("duplicates", applied.duplicates)
+    if position is not None:
+        transaction.move_position(position)
+    return applied
+
+
+def _apply_run(
+    transaction: Transaction, consumer: Consumer, run: GroupRun, rules: ApplyRules, applied: Applied
+) -> None:
+    """Rows, intents and Cursor of one Group."""
+    fault = rules.proof.fault_of(run.next[-1]) if rules.proof and run.next else None
+    if fault is not None:
+        run.drop_next()
+        applied.unproven.append(Unproven(run.group_id, fault))
+    statements, intents, stop = _evolve(consumer, run.next, rules.keep_intents)
+    if stop is not None:
+        run.cut_next(stop.sequence)
+        transaction.stop(stop)
+        applied.stops.append(stop)
+    transaction.run(statements)
+    transaction.run(intents)
+    if run.next:
+        last = run.next[-1].mark
+        after = Cursor(last.incarnation, last.group_id, last.sequence, last.chain_hash)
+        advance_cursor(transaction, run.before, after)
+        transaction.remember(run.group_id, [_remembered(arrival) for arrival in run.next])
+        applied.applied += len(run.next)
+        applied.cursors.append(after)
+    if run.reaches > run.reached:
+        transaction.note_head(run.group_id, run.reaches)
+    applied.duplicates += run.duplicates
+    applied.ahead += run.ahead
+    applied.questions += run.questions
+
+
+def _evolve(
+    consumer: Consumer, arrivals: Iterable[Arrival], keep_intents: bool
+) -> tuple[list[Statement], list[Statement], Stop | None]:
+    """The statements of a run up to the first Event that cannot be understood, and why the Group stops there."""
+    statements: list[Statement] = []
+    intents: list[Statement] = []
+    kinds = consumer.kinds
+    for arrival in arrivals:
+        event = arrival.event
+        concerns = kinds is None or event.kind in kinds
+        reason = _misunderstood(event, concerns)
+        if reason is None and concerns:
+            try:
+                rows = list(consumer.evolve(event))
+                wanted = list(consumer.intents(event)) if keep_intents else []
+            except (ValueError, LookupError, TypeError) as fault:
+                reason = f"{consumer.name} version {consumer.version} cannot read this {event.kind}: {fault}"
+            else:
+                statements += rows
+                intents += wanted
+        if reason is not None:
+            return statements, intents, Stop(event.group_id, arrival.mark.sequence, event.event_id, reason)
+    return statements, intents, None
+
+
+def _misunderstood(event: LoggedEvent, concerns: bool) -> str | None:
+    """Why this version must not pass over this Event, or None (PRJ-5). Unknown kinds and marks are passed over."""
+    for name, extension in event.extensions.items():
+        if extension.critical and name not in _understood_extensions:
+            return f"unknown critical extension {name} {extension.version}"
+    contract = event.extensions.get(contract_extension)
+    if contract is not None and concerns:
+        return f"{event.kind} of contract version {contract.version}; this version reads the first"
+    return None
+
+
+def _remembered(arrival: Arrival) -> AppliedEvent:
+    return AppliedEvent(arrival.mark.sequence, arrival.mark.chain_hash, arrival.event.event_id)
+
+
+async def _stop_at(store: ProjectionStore, arrival: Arrival, reason: str, position: StreamPosition | None) -> Applied:
+    """Stop one Group before an Event whose rows the store refuses."""
+    stop = Stop(arrival.mark.group_id, arrival.mark.sequence, arrival.event.event_id, reason)
+
+    def keep(transaction: Transaction) -> None:
+        transaction.stop(stop)
+        transaction.note_head(stop.group_id, stop.sequence)
+        if position is not None:
+            transaction.move_position(position)
+
+    await store.transaction(keep)
+    return Applied(stops=[stop])

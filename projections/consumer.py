@@ -1,0 +1,71 @@
+"""What a projection is: named tables, and a pure function from an Event to the rows it changes.
+
+A consumer neither commits nor acknowledges nor moves a Cursor; `apply_event` does, in one transaction. Every row
+belongs to one Group (column `group_id`), so that one Group can be reset alone; a total over Groups is summed when it
+is read (RULE-24). Rows hold only what Events say, never when or how often they arrived: the digest of a rebuilt
+projection must equal that of the live one (MWP-WRK-008).
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from projections.arrival import LoggedEvent
+
+type Value = str | int | bytes | None
+"""What a column of a projection holds; the same in every store."""
+type Row = tuple[Value, ...]
+
+
+class Statement(NamedTuple):
+    """One change of rows: the name of an SQL statement of the consumer and its named parameters (`:name`)."""
+
+    name: str
+    parameters: Mapping[str, Value]
+
+
+class Consumer(Protocol):
+    """One projection at one version. A change of `version` discards what is stored and replays it (PRJ-4)."""
+
+    @property
+    def name(self) -> str:
+        """Lower-case words joined by `_`; every table's name begins with it."""
+        ...
+
+    @property
+    def version(self) -> int:
+        """From 1, raised whenever the tables or the meaning of their rows change."""
+        ...
+
+    @property
+    def variant(self) -> str:
+        """What else the rows depend on, such as the Agent whose queue this is ("" for none). Counts like the version."""
+        ...
+
+    @property
+    def tables(self) -> Mapping[str, str]:
+        """Its tables, each with a column `group_id`, and for each the statement that creates it if it is missing."""
+        ...
+
+    @property
+    def statements(self) -> Mapping[str, str]:
+        """SQL by name: those that create the tables and those that `evolve` names."""
+        ...
+
+    @property
+    def kinds(self) -> frozenset[str] | None:
+        """The Event kinds that change rows; None for every kind. Others still move the Cursor."""
+        ...
+
+    def evolve(self, event: LoggedEvent) -> Iterable[Statement]:
+        """The changes that an Event of one of `kinds` makes, in order. Pure: no clock, no randomness, no reading.
+
+        Raises ValueError for an Event that cannot be understood; its Group then stops there, and no other.
+        """
+        ...
+
+    def intents(self, event: LoggedEvent) -> Iterable[Statement]:
+        """What the process must do outside because of the Event, kept in the same transaction as the rows.
+
+        A rebuild and a replay after a fork keep none (RULE-22).
+        """
+        ...

@@ -1,0 +1,110 @@
+"""One Group inside one batch: which of its Events continue the Cursor, in order, and what the others are."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from msgspec import Struct
+
+from contracts.chain import ChainHash
+from contracts.cursor import Contact, Cursor, advance, classify, cursor_start
+from contracts.identifiers import GroupSequence
+from projections.arrival import Arrival
+from projections.proof import SignatureProof
+from projections.store import Transaction
+
+
+class ApplyRules(Struct, frozen=True):
+    """What applying needs to know beside Events and store.
+
+    `visible_after` gives, for a late member, the sequence that its history begins after (RULE-23); 0 where absent.
+    Without `proof` Events are trusted as the source or broker gave them. `keep_intents` is off in a rebuild.
+    """
+
+    visible_after: Mapping[str, GroupSequence] = MappingProxyType({})
+    proof: SignatureProof | None = None
+    keep_intents: bool = True
+
+
+class Question(Struct, frozen=True):
+    """An Event that only the authority can judge: FORK, or UNKNOWN below what is remembered."""
+
+    group_id: str
+    contact: Contact
+    arrival: Arrival
+
+
+class GroupRun:
+    """Events of one Group as they are met. `before` is the stored Cursor, `cursor` the one after `next`."""
+
+    def __init__(self, group_id: str, before: Cursor | None, visible_after: GroupSequence, stopped: bool) -> None:
+        """Begin at the stored Cursor; a `stopped` Group only notes how far its history reaches."""
+        self.group_id = group_id
+        self.before = before
+        self.cursor = before
+        self.next: list[Arrival] = []
+        self.ahead: list[Arrival] = []
+        self.questions: list[Question] = []
+        self.duplicates = 0
+        self.reaches = GroupSequence(0)
+        self._visible_after = visible_after
+        self._held = stopped
+
+    def meet(self, transaction: Transaction, arrival: Arrival, organization_id: str) -> None:
+        """Classify the next Event of this Group."""
+        mark = arrival.mark
+        self.reaches = max(self.reaches, mark.sequence)
+        if self._held:
+            return
+        if self.cursor is None:
+            if mark.sequence <= self._visible_after:
+                self.duplicates += 1
+                return
+            self.cursor = self._begin(arrival, organization_id)
+            if self.cursor is None:
+                self.ahead.append(arrival)
+                return
+        match contact := classify(self.cursor, mark, self._remembered(transaction, mark.sequence)):
+            case Contact.NEXT:
+                self.cursor = advance(self.cursor, mark)
+                self.next.append(arrival)
+            case Contact.DUPLICATE:
+                self.duplicates += 1
+            case Contact.GAP:
+                self.ahead.append(arrival)
+            case Contact.FORK | Contact.UNKNOWN:
+                # What continues our own chain is still the same history; after a FORK nothing is taken until asked.
+                self.questions.append(Question(self.group_id, contact, arrival))
+                self._held = contact is Contact.FORK
+
+    def _begin(self, arrival: Arrival, organization_id: str) -> Cursor | None:
+        """The Cursor before the first visible Event. A late member takes its hash from that Event, which is signed."""
+        mark = arrival.mark
+        if self._visible_after == 0:
+            return cursor_start(organization_id, self.group_id, mark.incarnation)
+        if mark.sequence == self._visible_after + 1:
+            return Cursor(mark.incarnation, self.group_id, self._visible_after, mark.previous_hash)
+        return None
+
+    def _remembered(self, transaction: Transaction, sequence: GroupSequence) -> ChainHash | None:
+        """The hash applied at a sequence below the Cursor, in this batch or before it."""
+        if self.cursor is None or sequence >= self.cursor.sequence:
+            return None
+        first = self.cursor.sequence - len(self.next) + 1
+        if sequence >= first:
+            return self.next[sequence - first].mark.chain_hash
+        return transaction.remembered(self.group_id, sequence)
+
+    def drop_next(self) -> None:
+        """Take nothing of what came next."""
+        self.next, self.cursor = [], self.before
+
+    def cut_next(self, sequence: GroupSequence) -> None:
+        """Take only what came next below a sequence."""
+        self.next = self.next[: sequence - self.next[0].mark.sequence]
+
+    @property
+    def reached(self) -> GroupSequence:
+        """How far the Group is applied once `next` is."""
+        if self.next:
+            return self.next[-1].mark.sequence
+        return self.before.sequence if self.before else GroupSequence(0)

@@ -1,0 +1,54 @@
+"""Where a consumer asks for history: the replay service of the authority's primary, seen through a few questions.
+
+Whoever implements it maps its own failures to the faults below, so that a consumer can tell "later" from "never".
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from contracts.chain import ChainHash
+from contracts.cursor import Cursor
+from contracts.identifiers import GroupSequence, ShardId, ShardPosition
+from contracts.payloads.requests import GroupHead, GroupPage, ShardPage
+
+
+class HistoryUnavailable(Exception):
+    """No answer now (transport, overload, no primary). Asking again later is safe."""
+
+
+class HistoryRefused(Exception):
+    """The authority does not show this history to this Principal, or knows no such Group. Asking again is useless."""
+
+
+class HistoryBroken(Exception):
+    """The answer contradicts itself, its signature, or what the same source has said about the same history."""
+
+
+class HistorySource(Protocol):
+    """Pages and heads of Groups, answered by the primary only (RULE-21).
+
+    Both raise HistoryUnavailable or HistoryRefused.
+    """
+
+    async def page(self, group_id: str, after: GroupSequence, limit: int) -> GroupPage:
+        """Up to `limit` Events with sequences above `after`; fewer when the page's bytes are bounded."""
+        ...
+
+    async def heads(self, group_ids: Sequence[str]) -> Sequence[GroupHead]:
+        """The heads of those of these Groups that exist and are visible; the others are left out."""
+        ...
+
+
+class ShardHistorySource(HistorySource, Protocol):
+    """What a service may ask besides: a shard's log in order of position, all Groups mixed."""
+
+    async def shard_page(self, shard_id: ShardId, after: ShardPosition) -> ShardPage:
+        """Events with positions above `after`, as many as a page holds. Raises HistoryUnavailable or HistoryRefused."""
+        ...
+
+
+def place_of(head: GroupHead) -> Cursor:
+    """A head as the Cursor that stands on it."""
+    return Cursor(
+        head.incarnation, head.group_id, GroupSequence(head.sequence), ChainHash(bytes.fromhex(head.chain_hash))
+    )

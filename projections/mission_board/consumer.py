@@ -1,0 +1,161 @@
+"""The mission board as a consumer: all Groups, every kind (each Event is activity)."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Final
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from projections.arrival import LoggedEvent, Principal
+from projections.consumer import Statement
+from projections.state_changes import mission_state_after, work_item_state_after
+from services.process.statements import load
+
+
+class _Membership(Struct, frozen=True):
+    member: Principal
+    role: str
+    state: str
+
+
+class _Coordinator(Struct, frozen=True, rename="camel"):
+    agent_id: str
+    coordinator_epoch: int
+
+
+class _Mission(Struct, frozen=True, rename="camel"):
+    mission_id: str
+    coordinator: _Coordinator
+
+
+class _Created(Struct, frozen=True):
+    mission: _Mission
+    title: str
+    memberships: tuple[_Membership, ...]
+
+
+class _CoordinatorAssigned(Struct, frozen=True, rename="camel"):
+    coordinator_id: str
+    coordinator_epoch: int
+    memberships: tuple[_Membership, ...]
+
+
+class _WithMembership(Struct, frozen=True):
+    membership: _Membership | UnsetType = UNSET
+
+
+class _WorkItemId(Struct, frozen=True, rename="camel"):
+    work_item_id: str
+
+
+class _Authorized(Struct, frozen=True, rename="camel"):
+    work_item: _WorkItemId
+
+
+_created: Final = msgspec.json.Decoder(_Created).decode
+_coordinator_assigned: Final = msgspec.json.Decoder(_CoordinatorAssigned).decode
+_with_membership: Final = msgspec.json.Decoder(_WithMembership).decode
+_work_item_id: Final = msgspec.json.Decoder(_WorkItemId).decode
+_authorized: Final = msgspec.json.Decoder(_Authorized).decode
+
+_membership_kinds: Final = frozenset({"membership.changed", "work.offer.accepted"})
+"""Kinds that carry one Membership, always or sometimes."""
+
+
+class MissionBoard:
+    """A row per Mission, per WorkItem and per member. Decodes payloads only where the board shows something of them."""
+
+    name: Final = "mission_board"
+    version: Final = 1
+    variant: Final = ""
+    kinds: Final = None
+    tables: Final[Mapping[str, str]] = MappingProxyType(
+        {
+            "mission_board_mission": "create_mission_board_mission",
+            "mission_board_work_item": "create_mission_board_work_item",
+            "mission_board_member": "create_mission_board_member",
+        }
+    )
+    statements: Final[Mapping[str, str]] = load(__package__)
+
+    def evolve(self, event: LoggedEvent) -> Iterable[Statement]:
+        """Activity for each Event, and what the board shows of it."""
+        kind, group_id = event.kind, event.group_id
+        activity: dict[str, str | int] = {
+            "group_id": group_id,
+            "messages": int(kind == "message.posted"),
+            "at": event.occurred_at,
+            "sequence": event.sequence,
+        }
+        yield Statement("note_activity", activity)
+        if kind in work_item_state_after:
+            yield Statement(
+                "put_work_item_state",
+                {"group_id": group_id, "work_item_id": _work_item_of(event), "state": work_item_state_after[kind]},
+            )
+        if kind in _membership_kinds:
+            membership = _with_membership(event.payload).membership
+            if membership is not UNSET:
+                yield from _members(group_id, (membership,))
+        elif kind.startswith("mission."):
+            yield from _mission(event)
+
+    def intents(self, event: LoggedEvent) -> Iterable[Statement]:
+        """None: the board is only read."""
+        del event
+        return ()
+
+
+def _work_item_of(event: LoggedEvent) -> str:
+    if event.kind == "work.authorized":
+        return _authorized(event.payload).work_item.work_item_id
+    return _work_item_id(event.payload).work_item_id
+
+
+def _mission(event: LoggedEvent) -> Iterator[Statement]:
+    """What the Mission's own Events change."""
+    group_id = event.group_id
+    match event.kind:
+        case "mission.created":
+            created = _created(event.payload)
+            coordinator = created.mission.coordinator
+            yield Statement(
+                "open_mission",
+                {
+                    "group_id": group_id,
+                    "mission_id": created.mission.mission_id,
+                    "title": created.title,
+                    "state": mission_state_after[event.kind],
+                    "coordinator_id": coordinator.agent_id,
+                    "coordinator_epoch": coordinator.coordinator_epoch,
+                },
+            )
+            yield from _members(group_id, created.memberships)
+        case "mission.coordinator.assigned":
+            assigned = _coordinator_assigned(event.payload)
+            yield Statement(
+                "set_coordinator",
+                {
+                    "group_id": group_id,
+                    "coordinator_id": assigned.coordinator_id,
+                    "coordinator_epoch": assigned.coordinator_epoch,
+                },
+            )
+            yield from _members(group_id, assigned.memberships)
+        case kind if kind in mission_state_after:
+            yield Statement("set_mission_state", {"group_id": group_id, "state": mission_state_after[kind]})
+
+
+def _members(group_id: str, memberships: Iterable[_Membership]) -> Iterator[Statement]:
+    for membership in memberships:
+        yield Statement(
+            "put_member",
+            {
+                "group_id": group_id,
+                "member_id": membership.member.id,
+                "member_type": membership.member.type.value,
+                "role": membership.role,
+                "state": membership.state,
+            },
+        )

@@ -1,0 +1,89 @@
+"""One consumer at work on its store: Events go in, what is out of order waits, and what became of them is counted."""
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from contracts.cursor import Cursor
+from contracts.identifiers import GroupSequence
+from projections.apply_event import Applied, apply_events
+from projections.arrival import Arrival
+from projections.gap_buffer import GapBuffer
+from projections.group_run import ApplyRules
+from projections.proof import SignatureProof
+from projections.store import ProjectionStore, StreamPosition
+
+
+class Progress(Struct):
+    """What a projection did since its process started; each only grows."""
+
+    applied: int = 0
+    duplicates: int = 0
+    gaps_filled: int = 0
+    forks: int = 0
+    unproven: int = 0
+    stops: int = 0
+
+
+class Projection:
+    """A consumer, its store, and the Events that wait for a gap to close."""
+
+    def __init__(self, store: ProjectionStore, proof: SignatureProof | None = None) -> None:
+        """With `proof` the newest Event of each run must carry a valid signature of the authority."""
+        self.store = store
+        self.proof = proof
+        self.buffer = GapBuffer()
+        self.progress = Progress()
+        self.visible_after: Mapping[str, GroupSequence] = {}
+
+    @property
+    def name(self) -> str:
+        """The consumer's name."""
+        return self.store.consumer.name
+
+    async def receive(self, arrivals: Sequence[Arrival], position: StreamPosition | None = None) -> Applied:
+        """Apply what was delivered, and what waited for it; hold what is beyond a gap."""
+        applied = await self.apply(arrivals, position)
+        self.buffer.hold(applied.ahead)
+        for cursor in list(applied.cursors):
+            applied.add(await self.apply_held(cursor.group_id, cursor.sequence))
+        return applied
+
+    async def apply_held(self, group_id: str, reached: GroupSequence) -> Applied:
+        """Apply the held Events that follow `reached`. When they do not join the chain, none of the Group is kept."""
+        joining = self.buffer.take_joining(group_id, reached)
+        if not joining:
+            return Applied()
+        applied = await self.apply(joining)
+        if applied.applied < len(joining):
+            self.buffer.discard(group_id)
+        return applied
+
+    async def apply(
+        self, arrivals: Sequence[Arrival], position: StreamPosition | None = None, *, keep_intents: bool = True
+    ) -> Applied:
+        """Apply Events in one transaction and count what became of them."""
+        rules = ApplyRules(self.visible_after, self.proof, keep_intents)
+        applied = await apply_events(self.store, arrivals, rules, position)
+        self.progress.applied += applied.applied
+        self.progress.duplicates += applied.duplicates
+        self.progress.unproven += len(applied.unproven)
+        self.progress.stops += len(applied.stops)
+        return applied
+
+    async def cursor(self, group_id: str) -> Cursor | None:
+        """The Cursor of a Group; None before its first Event."""
+        return await self.store.read(lambda transaction: transaction.cursor(group_id))
+
+    async def cursors(self) -> list[Cursor]:
+        """All Cursors."""
+        return await self.store.read(lambda transaction: transaction.cursors())
+
+    async def heads_ahead(self) -> dict[str, GroupSequence]:
+        """Groups that are known to reach beyond their Cursor."""
+        return await self.store.read(lambda transaction: dict(transaction.heads_ahead()))
+
+    async def is_stopped(self, group_id: str) -> bool:
+        """Whether a Group cannot go on."""
+        stops = await self.store.read(lambda transaction: transaction.stops())
+        return any(stop.group_id == group_id for stop in stops)

@@ -1,0 +1,61 @@
+"""Bring one Group of a projection to the authority's head, whatever happened: gap, fork, lost message, lost state."""
+
+from typing import Final
+
+from msgspec import Struct
+
+from projections.fill_gap import fill_gap
+from projections.group_run import Question
+from projections.history import HistoryBroken, HistorySource
+from projections.projection import Projection
+from projections.settle_fork import settle_fork
+from projections.store import Fork
+from services.process.logs import get_log
+
+repair_rounds_max: Final = 4
+"""Forks in a row that one call follows; a source that forks more often is not one history."""
+
+_log = get_log(__name__)
+
+
+class Repaired(Struct):
+    """What a repair did."""
+
+    events: int = 0
+    forks: tuple[Fork, ...] = ()
+
+
+async def repair_group(
+    projection: Projection, source: HistorySource, group_id: str, question: Question | None = None
+) -> Repaired:
+    """Answer the question, if there is one, then fill to the head; a fork found on the way is followed (PRJ-3).
+
+    Raises HistoryUnavailable, HistoryRefused and HistoryBroken; the Group stays as far as it came.
+    """
+    repaired = Repaired()
+    for _ in range(repair_rounds_max):
+        if question is not None:
+            fork = await settle_fork(projection, source, group_id)
+            if fork is not None:
+                repaired.forks += (fork,)
+                _log.error("fork_recorded", consumer=projection.name, group_id=group_id, **_seen(fork))
+            projection.buffer.discard(group_id)
+        filled = await fill_gap(projection, source, group_id, keep_intents=not repaired.forks)
+        repaired.events += filled.events
+        if filled.unproven is not None:
+            raise HistoryBroken(f"the source's history of {group_id} is not proven: {filled.unproven.reason}")
+        question = filled.question
+        if question is None:
+            return repaired
+    raise HistoryBroken(f"the history of {group_id} contradicts itself: {question} after {repaired}")
+
+
+def _seen(fork: Fork) -> dict[str, object]:
+    return {
+        "seen_incarnation": fork.seen.incarnation,
+        "seen_sequence": fork.seen.sequence,
+        "seen_chain_hash": fork.seen.chain_hash.hex(),
+        "found_incarnation": fork.found.incarnation,
+        "found_sequence": fork.found.sequence,
+        "lost_event_ids": [event.event_id for event in fork.lost],
+    }

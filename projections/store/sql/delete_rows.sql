@@ -1,0 +1,1 @@
+DELETE FROM {table} WHERE group_id = :group_id

@@ -1,0 +1,1 @@
+DELETE FROM projection_stop WHERE group_id = :group_id

@@ -1,0 +1,3 @@
+INSERT INTO projection_cursor (group_id, incarnation, sequence, chain_hash)
+VALUES (:group_id, :incarnation, :sequence, :chain_hash)
+ON CONFLICT (group_id) DO NOTHING

@@ -1,0 +1,1 @@
+SELECT name, amount FROM projection_counter ORDER BY name

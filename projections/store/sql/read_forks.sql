@@ -1,0 +1,3 @@
+SELECT group_id, seen_incarnation, seen_sequence, seen_chain_hash,
+       found_incarnation, found_sequence, found_chain_hash, lost_events
+FROM projection_fork ORDER BY fork_id

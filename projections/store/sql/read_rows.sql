@@ -1,0 +1,1 @@
+SELECT * FROM {table} WHERE group_id = :group_id
