@@ -3,6 +3,7 @@
 The order of checks is the one of RULE-01 for every kind; the first refusal stands. Expected refusals are values.
 """
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
@@ -49,6 +50,24 @@ rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
 """Every Command kind that is decided here."""
 
 
+remembered_payloads_max: Final = 512
+"""Commands whose typed payload is kept: more than one batch, since each of its Commands is asked about several times."""
+
+_payloads: Final[OrderedDict[int, tuple[Command, Document | Rejection]]] = OrderedDict()
+
+
+def _payload(command: Command) -> Document | Rejection:
+    """The typed payload of a Command, read once. The kept Command keeps its identity from being used again."""
+    known = _payloads.get(id(command))
+    if known is not None:
+        return known[1]
+    payload = read_command_payload(command)
+    while len(_payloads) >= remembered_payloads_max:
+        _payloads.popitem(last=False)
+    _payloads[id(command)] = (command, payload)
+    return payload
+
+
 def _stages(rule: Rule[Any]) -> tuple[Check, ...]:
     """RULE-01 after freshness and payload shape, in order."""
     return (
@@ -78,7 +97,7 @@ def decide(state: GroupState, command: Command, context: DecisionContext) -> Dec
     `state` is the Group that the Command names, after the Events of `overdue`; the empty state of Group "" for an
     Organization-scoped Command. Nothing is changed.
     """
-    payload = read_command_payload(command)
+    payload = _payload(command)
     if isinstance(payload, Rejection):
         return payload
     rule = rules[command.kind]
@@ -174,7 +193,7 @@ def _fact(kind: str, event: Document, record: WorkItemRecord, cause: Cause) -> E
 def agents_consulted(command: Command) -> frozenset[str]:
     """The Agents whose rows this decision may read: acting Agent, Coordinator, candidates, members."""
     acting = (command.actor.id,) if command.actor.type is ActorType.AGENT else ()
-    payload = read_command_payload(command)
+    payload = _payload(command)
     if isinstance(payload, Rejection):
         return frozenset(acting)
     return frozenset((*acting, *rules[command.kind].agents(payload)))
@@ -192,7 +211,7 @@ def nested_documents(command: Command) -> tuple[tuple[DocumentKind, dict[str, An
     None when the payload has another shape: `decide` refuses it then.
     """
     rule = rules.get(command.kind)
-    if rule is None or not rule.nested or isinstance(read_command_payload(command), Rejection):
+    if rule is None or not rule.nested or isinstance(_payload(command), Rejection):
         return ()
     found: list[tuple[DocumentKind, dict[str, Any]]] = []
     for kind, member in rule.nested:

@@ -1,4 +1,4 @@
-"""Decisions about a Mission's result: submission, changes asked for, human approval of exactly the submitted (APR-1)."""
+"""Decisions about a Mission's result: submission, changes, human approval of exactly what was submitted (APR-1)."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
