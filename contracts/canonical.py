@@ -107,7 +107,7 @@ def _search_found_safe_integers_only(value: Any) -> bool:
         kind = type(item)
         if kind is dict:
             found.extend(item.values())
-        elif kind is list:
+        elif kind is list or kind is tuple:
             found.extend(item)
         elif kind is int:
             if not -safe_integer_max <= item <= safe_integer_max:
@@ -201,7 +201,7 @@ def _canonical_form(value: Any) -> Any:
     kind = type(value)
     if kind is dict:
         return {name: _canonical_form(value[name]) for name in sorted(value, key=_utf16_units)}
-    if kind is list:
+    if kind is list or kind is tuple:
         return [_canonical_form(item) for item in value]
     if kind is float or (kind is int and not -safe_integer_max <= value <= safe_integer_max):
         return msgspec.Raw(number_text(value).encode())
