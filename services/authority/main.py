@@ -123,8 +123,9 @@ class Authority:
             subjects.command_ingress(organization_id), queue=queue_group, cb=self.ingress.on_command
         )
         await broker.subscribe(subjects.lanes_of(organization_id, self.office.holder), cb=self.ingress.on_forwarded)
-        metrics = self._process.metrics
-        served = await serve_requests(broker, self._pool, organization_id, self._keys, opener.open, metrics)
+        served = await serve_requests(
+            broker, self._pool, organization_id, self._keys, open_session=opener.open, metrics=self._process.metrics
+        )
         await self._process.stopping.wait()
         await commands.unsubscribe()
         await served.close()
