@@ -18,10 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-import psycopg
-
 from ops.embedded.broker_server import BrokerServer
 from ops.embedded.directory import DirectoryLock, StackDirectory, default_directory
+from ops.embedded.ensure_database import ensure_database
 from ops.embedded.fault import EmbeddedFault
 from ops.embedded.postgres_server import PostgresServer
 from ops.embedded.processes import wait_until
@@ -31,7 +30,6 @@ from ops.migrate import migrate
 from services.process.database import connect
 from services.process.logs import get_log
 from services.process.settings import Environment
-from services.process.statements import load
 
 restart_wait_seconds: Final = 0.1
 """The wait before the first restart; doubled for each that follows at once."""
@@ -89,6 +87,8 @@ class Supervisor:
         self._given_up: dict[str, str] = {}
         self._restarts: dict[str, int] = {}
         self._stopping = asyncio.Event()
+        self.started = asyncio.Event()
+        """Set once everything has been started, healthy or not yet."""
         self._lifeline: tuple[int, int] | None = None
         self._watchdog: subprocess.Popen[bytes] | None = None
         self._organization: Organization | None = None
@@ -126,6 +126,14 @@ class Supervisor:
     def unit_names(self) -> list[str]:
         """The names of all supervised processes, `database` and `broker` included when they are ours."""
         return list(self._units)
+
+    def unit(self, name: str) -> Unit:
+        """One supervised process. Raises `KeyError`."""
+        return self._units[name]
+
+    def log(self, name: str) -> Path:
+        """The log file of a supervised process."""
+        return self.directory.log({database_unit: "postgres", broker_unit: "nats"}.get(name, name))
 
     def service(self, name: str) -> ServiceUnit:
         """One service: PID, health port, log. Raises `KeyError`."""
@@ -174,6 +182,7 @@ class Supervisor:
         self.directory.write_variables(self.variables())
         for spec in self._specs:
             await self.add_service(spec)
+        self.started.set()
 
     async def _start_servers(self) -> None:
         database_url = self._environment.optional("WEAVEHOLD_DATABASE_URL")
@@ -183,7 +192,7 @@ class Supervisor:
         if database_url is None:
             server = PostgresServer(self.directory.postgres, log=self.directory.log("postgres"))
             await self._add(ServerUnit(database_unit, server))
-            await asyncio.to_thread(_ensure_database, server.url())
+            await asyncio.to_thread(ensure_database, server.url())
             database_url = server.url("weavehold")
         if nats_url is None:
             port, self.nats_token = self.directory.broker_address(self.options.nats_port)
@@ -336,11 +345,3 @@ class Supervisor:
                 os.close(descriptor)
             self._lifeline = None
         self._lock.release()
-
-
-def _ensure_database(url: str) -> None:
-    statements = load(__package__)
-    with psycopg.connect(url, autocommit=True) as connection:
-        row = connection.execute(statements.database_exists).fetchone()
-        if row is None or not row[0]:
-            connection.execute(statements.create_database)

@@ -181,8 +181,15 @@ class ServiceUnit:
             write_private(self._record, {"pid": self._process.pid, "started_at": started_at})
 
     async def wait_end(self) -> int:
-        """Wait for its end."""
-        return 0 if self._process is None else await self._process.wait()
+        """Wait for its end, and end what it started and left behind."""
+        process = self._process
+        if process is None:
+            return 0
+        code = await process.wait()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            # It leads a session of its own, so its group holds nothing but its own helpers.
+            os.killpg(process.pid, signal.SIGKILL)
+        return code
 
     async def stop(self) -> None:
         """SIGTERM, then SIGKILL after `service_stop_seconds_max`."""

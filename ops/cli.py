@@ -1,0 +1,85 @@
+"""The command line `weavehold`. One module per command under `ops/commands`, named in `commands` below.
+
+A command module has a function `command` (or a `typer.Typer` named `app` when it has subcommands of its own) and is
+imported only when it is asked for. Exit codes: 0 done or nothing found, 1 a finding, refusal or fault, 2 wrong usage or
+settings. With `--json` exactly one JSON object goes to stdout; logs always go to stderr (OPS-2).
+"""
+
+import sys
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from ops.command_fault import CommandFault
+from ops.output import print_fault
+from services.process.settings import SettingsFault
+
+commands: Final = {
+    "init": "Create the Organization with its shards and first keys",
+    "migrate": "Bring the database's schema up to date",
+    "up": "Run PostgreSQL, NATS and the services on this machine",
+    "authority": "Run one authority process",
+    "relay": "Run one relay process",
+    "worker": "Run one Worker process",
+}
+"""Every command with its summary, in the order of the help."""
+
+
+class _Commands(TyperGroup):
+    """Finds a command by its name without importing the others."""
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ARG002
+        """All names, in the order of the list."""
+        return list(commands)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:  # noqa: ARG002
+        """Import one command; None for an unknown name."""
+        if cmd_name not in commands:
+            return None
+        summary = commands[cmd_name]
+        module = import_module(f"ops.commands.{cmd_name.replace('-', '_')}")
+        app = getattr(module, "app", None)
+        if app is None:
+            app = typer.Typer(add_completion=False, rich_markup_mode=None)
+            app.command(name=cmd_name, short_help=summary)(module.command)
+        found = typer.main.get_command(app)
+        found.name, found.short_help = cmd_name, summary
+        return found
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:  # noqa: ARG002
+        """Show the list without importing anything."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(commands.items()))
+
+
+app = typer.Typer(
+    cls=_Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Weavehold keeps what a fleet of AI agents has agreed.\n\nEvery command has --help with examples and --json.",
+)
+
+
+@app.callback()
+def _root() -> None:
+    """Take no options before the command."""
+
+
+def main() -> None:
+    """Run the command line and exit with its code."""
+    try:
+        code = app(prog_name="weavehold", standalone_mode=True)
+    except (CommandFault, SettingsFault) as fault:
+        print_fault(fault, as_json="--json" in sys.argv)
+        code = fault.exit_code if isinstance(fault, CommandFault) else 2
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""The commands of `weavehold`, one module each; `ops.cli.commands` lists them."""

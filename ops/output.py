@@ -1,0 +1,31 @@
+"""What a command prints: one JSON object on stdout with `--json`, otherwise text and tables for people (OPS-2)."""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
+"""The option that every command has."""
+
+
+def print_result(
+    value: Mapping[str, Any] | msgspec.Struct, *, as_json: bool, people: Callable[[Console], None]
+) -> None:
+    """Print the result of a command: `value` as JSON, or what `people` prints on the console."""
+    if as_json:
+        sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+        sys.stdout.flush()
+    else:
+        people(Console(highlight=False, soft_wrap=True))
+
+
+def print_fault(fault: Exception, *, as_json: bool) -> None:
+    """Print why a command ended: on stderr for people, and as `{"fault": …}` on stdout with `--json`."""
+    sys.stderr.write(f"weavehold: {fault}\n")
+    if as_json:
+        sys.stdout.write(msgspec.json.encode({"fault": str(fault)}).decode() + "\n")
+        sys.stdout.flush()
