@@ -1,0 +1,181 @@
+"""The gate of signed reads: from bytes to who asks what, in the order of checks that Commands have (RULE-01).
+
+size → parse → schema → signature → freshness → kind and payload → critical extensions → session. The clock, the key as
+it is registered now and the Session Epoch come from one statement, so a revoked key or a replaced session reads
+nothing, whatever a cache remembers. Nothing is recorded but authentication failures, in the protected audit table.
+"""
+
+import hashlib
+from collections.abc import Collection
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+from psycopg import AsyncConnection
+
+from contracts.bounds import freshness_future_seconds, freshness_past_seconds, request_bytes_max
+from contracts.command import Command
+from contracts.document_kinds import DocumentKind
+from contracts.documents.common import Actor, ActorType
+from contracts.identifiers import SessionEpoch
+from contracts.payloads.requests import ReadPayload, read_payload
+from contracts.rejection import Code, Rejection, reject
+from contracts.timestamps import format_timestamp, instant
+from contracts.verification import RegisteredKey, Stage, VerificationFailure, Verified, verify_document
+from services.authority.admitted import AuthenticationFailure
+from services.authority.audit_failure import audit_failure
+from services.authority.key_cache import KeyRegistryCache, registered_key
+from services.process.database import Pool
+from services.process.statements import load
+
+sql = load(__package__)
+
+
+class Reader(Struct, frozen=True, kw_only=True):
+    """Who asks: a verified Principal; `session_epoch` is an Agent's current one, 0 for people and services."""
+
+    actor: Actor
+    session_epoch: SessionEpoch
+
+
+class ReadRequest(Struct, frozen=True, kw_only=True):
+    """A read that passed the gate."""
+
+    reader: Reader
+    payload: ReadPayload
+
+
+class _Believed(Struct, frozen=True):
+    """A request whose signature, key and time hold, with the Session Epoch that its actor has now."""
+
+    command: Command
+    session_epoch: int
+
+
+async def read_request(
+    pool: Pool, organization_id: str, keys: KeyRegistryCache, raw: bytes, kinds: Collection[str]
+) -> ReadRequest | Rejection:
+    """Verify one request whose kind must be among `kinds`. Raises psycopg errors as they come."""
+    verified = await _verify(keys, raw)
+    if isinstance(verified, VerificationFailure):
+        return await _refuse_document(pool, organization_id, raw, verified)
+    async with pool.connection() as connection:
+        believed = await _believe(connection, organization_id, verified, raw)
+    if isinstance(believed, Rejection):
+        return believed
+    command = believed.command
+    payload = _payload(command, kinds)
+    if isinstance(payload, Rejection):
+        return payload
+    agent = command.actor.type is ActorType.AGENT
+    if agent and command.session_epoch != believed.session_epoch:
+        message = f"session epoch {command.session_epoch} of {command.actor.id} is not current; open a new session"
+        return _refuse(command, Code.AUTH_STALE_SESSION, message)
+    epoch = SessionEpoch(believed.session_epoch if agent else 0)
+    return ReadRequest(reader=Reader(actor=command.actor, session_epoch=epoch), payload=payload)
+
+
+class _Noting:
+    """Resolves from what is remembered and notes the key that was not."""
+
+    def __init__(self, keys: KeyRegistryCache) -> None:
+        self._keys = keys
+        self.unknown: str | None = None
+
+    def resolve(self, key_id: str) -> RegisteredKey | None:
+        key = self._keys.resolve(key_id)
+        if key is None:
+            self.unknown = key_id
+        return key
+
+
+async def _verify(keys: KeyRegistryCache, raw: bytes) -> Verified | VerificationFailure:
+    """Size and the six stages; once more when the key was not remembered but is registered."""
+    noting = _Noting(keys)
+    verified = verify_document(DocumentKind.COMMAND, raw, noting, request_bytes_max)
+    if isinstance(verified, VerificationFailure) and noting.unknown and await keys.learn(noting.unknown):
+        return verify_document(DocumentKind.COMMAND, raw, keys, request_bytes_max)
+    return verified
+
+
+async def _refuse_document(
+    pool: Pool, organization_id: str, raw: bytes, failure: VerificationFailure
+) -> Rejection:
+    """What the wire may know of a failed stage; what it may not know is audited (TRU-5)."""
+    code = failure.stage.wire_code
+    if code is not Code.AUTH_INVALID_SIGNATURE:
+        return reject(code, failure.reason)
+    record = AuthenticationFailure(
+        stage=failure.stage.value, reason=failure.reason, document_sha256=hashlib.sha256(raw).digest()
+    )
+    async with pool.connection() as connection:
+        await audit_failure(connection, organization_id, record)
+    return reject(code, "signed document rejected")
+
+
+async def _believe(
+    connection: AsyncConnection[Any], organization_id: str, verified: Verified, raw: bytes
+) -> _Believed | Rejection:
+    """Judge key and time as the database has them now."""
+    command = verified.typed
+    assert isinstance(command, Command)  # noqa: S101 - the kind decides the type
+    asked = {"organization_id": organization_id, "key_id": verified.key_id, "actor_id": command.actor.id}
+    row = await (await connection.execute(sql.read_request_facts, asked, binary=True)).fetchone()
+    assert row is not None  # noqa: S101 - the statement always gives one row
+    now, session_epoch, *key = row
+    if (fault := _key_fault(key, now)) is not None:
+        stage = Stage.KEY_RESOLUTION.value
+    elif (fault := _freshness_fault(command.issued_at, now)) is not None:
+        stage = "freshness"
+    else:
+        return _Believed(command, session_epoch)
+    record = AuthenticationFailure(
+        stage=stage,
+        reason=fault,
+        key_id=verified.key_id,
+        actor_id=command.actor.id,
+        action_id=command.action_id,
+        document_sha256=hashlib.sha256(raw).digest(),
+    )
+    await audit_failure(connection, organization_id, record)
+    return reject(Code.AUTH_INVALID_SIGNATURE, "signed document rejected")
+
+
+def _key_fault(row: list[Any], now: datetime) -> str | None:
+    if row[0] is None:
+        return "the key is no longer registered"
+    key = registered_key(row)
+    if not key.covers(instant(format_timestamp(now))):
+        return f"key {key.key_id} is not valid at the time of reading"
+    return None
+
+
+def _freshness_fault(issued_at: str, now: datetime) -> str | None:
+    earliest = instant(format_timestamp(now - timedelta(seconds=freshness_past_seconds)))
+    latest = instant(format_timestamp(now + timedelta(seconds=freshness_future_seconds)))
+    if earliest <= instant(issued_at) <= latest:
+        return None
+    return f"issuedAt {issued_at} is outside the window around {now.isoformat()}"
+
+
+def _payload(command: Command, kinds: Collection[str]) -> ReadPayload | Rejection:
+    """What is asked, once kind, shape and extensions are what this subject takes."""
+    if command.kind not in kinds:
+        message = f"{command.kind} is not asked here; this subject takes {', '.join(sorted(kinds))}"
+        return _refuse(command, Code.INVALID_COMMAND, message)
+    try:
+        payload = read_payload(command.kind, command.payload)
+    except msgspec.ValidationError as fault:
+        return _refuse(command, Code.SCHEMA_VALIDATION_FAILED, f"payload of {command.kind}: {fault}")
+    extensions = {} if command.extensions is UNSET else command.extensions
+    critical = sorted(name for name, extension in extensions.items() if extension.critical)
+    if critical:
+        # A read knows no extension, so a critical one forbids to answer.
+        message = f"critical extensions are not understood: {', '.join(critical)}"
+        return _refuse(command, Code.UNKNOWN_CRITICAL_EXTENSION, message)
+    return payload
+
+
+def _refuse(command: Command, code: Code, message: str) -> Rejection:
+    return reject(code, message, related_action_id=command.action_id)
