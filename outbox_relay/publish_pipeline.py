@@ -1,0 +1,182 @@
+"""Publishing messages in order through a bounded window, each fenced by the sequence it expects before it.
+
+Below about a hundred pending messages each goes alone and expects its predecessor; above, a whole page goes as one
+atomic batch, of which only the first message is fenced and only the last is answered. Both name the stream that they
+are meant for, so that a late write can never enter the stream of another incarnation.
+
+The pipeline never retries. At the first refusal, doubtful answer, timeout or lost connection it stops and says why;
+what is stored then is the stream's last sequence and nothing else. (The client library's own asynchronous publishing
+is not used: after a server error its futures never resolve.)
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+from nats.errors import ConnectionClosedError, MaxPayloadError, OutboundBufferLimitError
+from nats.js.api import Header
+
+from contracts.identifiers import ShardPosition
+from outbox_relay.message import HeaderText, Message
+from outbox_relay.publish_answer import Stop, StopReason, judge_answer
+
+batch_messages_min: Final = 100
+"""Pending messages from which an atomic batch is cheaper than single ones (a batch costs about 5 ms by itself)."""
+batch_messages_max: Final = 1_000
+"""Messages of one batch: the broker's limit."""
+batches_in_flight_max: Final = 3
+"""Batches sent and not yet answered."""
+messages_in_flight_max: Final = 256
+"""Single messages sent and not yet answered."""
+burst_messages: Final = 50
+"""Messages handed to the client before the event loop may write them to the socket."""
+answer_seconds_max: Final = 5.0
+"""Seconds without any answer after which the pipeline stops."""
+quiet_seconds_max: Final = 0.5
+"""Seconds to let answers that are still under way arrive after a stop, before the stream is looked at."""
+
+_expected_stream: Final = Header.EXPECTED_STREAM.value
+_expected_last_sequence: Final = Header.EXPECTED_LAST_SEQUENCE.value
+_batch_id: Final = Header.BATCH_ID.value
+_batch_sequence: Final = Header.BATCH_SEQUENCE.value
+_batch_commit: Final = Header.BATCH_COMMIT.value
+_batch_sequences: Final = tuple(HeaderText(str(number)) for number in range(batch_messages_max + 1))
+
+
+class PublishPipeline:
+    """Publishes to one stream from one position on. Used once: after a Stop a new one starts at the stream's end."""
+
+    def __init__(self, client: Client, stream: str, after: ShardPosition) -> None:
+        """`after` is the stream's last sequence; `confirmed`, all that is known to be stored, starts there."""
+        self.confirmed = after
+        self._client = client
+        self._stream = HeaderText(stream)
+        self._inbox = client.new_inbox()
+        self._subscription: Subscription | None = None
+        self._sent = after
+        self._flights: dict[ShardPosition, int] = {}
+        """Last position → number of messages of what is sent and not yet answered, in order."""
+        self._answered = asyncio.Event()
+        self._stop: Stop | None = None
+
+    async def open(self) -> None:
+        """Listen for answers."""
+        self._subscription = await self._client.subscribe(f"{self._inbox}.*", cb=self._on_answer)
+
+    async def close(self) -> None:
+        """Give answers that are still under way a moment to arrive, then listen no more."""
+        if self._client.is_connected:
+            await self._wait(lambda: not self._flights, quiet_seconds_max)
+        if self._subscription is not None and not self._client.is_closed:
+            await self._subscription.unsubscribe()
+
+    def interrupt(self, reason: StopReason, detail: str) -> None:
+        """Stop from outside."""
+        self._note(reason, self._sent, detail)
+
+    async def publish_each(self, messages: Sequence[Message]) -> Stop | None:
+        """Send messages one by one, each fenced. They must continue what was sent before."""
+        for number, message in enumerate(messages, 1):
+            self._fence(message)
+            if await self._room(messages_in_flight_max) or not await self._send(message, 1):
+                break
+            if number % burst_messages == 0:
+                await asyncio.sleep(0)
+        return self._stop
+
+    async def publish_batch(self, messages: Sequence[Message]) -> Stop | None:
+        """Send up to `batch_messages_max` messages as one atomic batch. They must continue what was sent before."""
+        if await self._room(batches_in_flight_max):
+            return self._stop
+        count = len(messages)
+        batch_id = HeaderText(f"{self._inbox.rpartition('.')[2]}-{messages[0].position}")
+        self._fence(messages[0])
+        messages[-1].headers[_batch_commit] = "1"
+        for number, message in enumerate(messages, 1):
+            message.headers[_batch_id] = batch_id
+            message.headers[_batch_sequence] = _batch_sequences[number]
+            if not await self._send(message, count if number == count else 0):
+                break
+            if number % burst_messages == 0:
+                await asyncio.sleep(0)
+        return self._stop
+
+    async def settle(self) -> Stop | None:
+        """Wait until everything sent is confirmed."""
+        await self._room(1)
+        return self._stop
+
+    async def _room(self, flights_max: int) -> bool:
+        """Wait until fewer than `flights_max` flights are under way; True when the pipeline has stopped instead."""
+        answered = await self._wait(
+            lambda: self._stop is not None or len(self._flights) < flights_max, answer_seconds_max
+        )
+        if not answered:
+            self._note(StopReason.SILENT, self._sent, f"no answer for {answer_seconds_max:g} s")
+        return self._stop is not None
+
+    def _fence(self, message: Message) -> None:
+        """Make the broker refuse the message anywhere but in this stream behind its predecessor."""
+        message.headers[_expected_stream] = self._stream
+        message.headers[_expected_last_sequence] = HeaderText(str(message.position - 1))
+
+    async def _send(self, message: Message, flight: int) -> bool:
+        """Send one message; `flight` messages up to this one are answered together (0: no answer is asked for)."""
+        if message.position != self._sent + 1:
+            raise ValueError(f"position {message.position} does not follow {self._sent} on {self._stream}")
+        if self._stop is not None:
+            return False
+        if not self._client.is_connected:
+            # A message given to the client now would be sent whenever it connects again.
+            self._note(StopReason.CONNECTION, message.position, "the broker is not connected")
+            return False
+        reply = f"{self._inbox}.{message.position}" if flight else ""
+        try:
+            await self._client.publish(message.subject, message.body, reply=reply, headers=message.headers)
+        except MaxPayloadError:
+            self._note(StopReason.MESSAGE, message.position, f"{len(message.body)} bytes are beyond max_payload")
+            return False
+        except (OutboundBufferLimitError, ConnectionClosedError) as error:
+            self._note(StopReason.CONNECTION, message.position, str(error))
+            return False
+        self._sent = message.position
+        if flight:
+            self._flights[message.position] = flight
+        return True
+
+    async def _wait(self, done: Callable[[], bool], seconds: float) -> bool:
+        """Until `done`; False when nothing was heard for `seconds`."""
+        while not done():
+            self._answered.clear()
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._answered.wait()
+            except TimeoutError:
+                return False
+        return True
+
+    async def _on_answer(self, answer: Msg) -> None:
+        position = ShardPosition(int(answer.subject.rpartition(".")[2]))
+        count = self._flights.pop(position, 0)
+        if count == 0:
+            return
+        refusal = judge_answer(answer, self._stream, position, count)
+        if refusal is not None:
+            self._note(refusal.reason, refusal.position, refusal.detail)
+            return
+        # It stands where it should, so everything before it does too, answered or not.
+        self.confirmed = max(self.confirmed, position)
+        for earlier in list(self._flights):
+            if earlier > position:
+                break
+            del self._flights[earlier]
+        self._answered.set()
+
+    def _note(self, reason: StopReason, position: ShardPosition, detail: str) -> None:
+        """Keep the first reason to stop: what follows it is only its echo."""
+        if self._stop is None:
+            self._stop = Stop(reason, position, detail)
+        self._answered.set()
