@@ -1,0 +1,270 @@
+"""What the tests of the client and the Worker share: an authority and a relay as real processes, Agents, Missions."""
+
+import asyncio
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from contracts.documents.common import Actor, ActorType
+from contracts.payloads.membership import MembershipChange
+from contracts.payloads.work import WorkAuthorize, WorkOffer
+from contracts.receipt import Receipt
+from contracts.signature import SigningKey
+from ops.demo.mission_documents import agent_id, mission_creation, selection_basis, work_contract
+from ops.demo.mission_file import load_mission_file
+from ops.demo.mission_tables import MissionFile, WorkTable
+from ops.demo.register_agents import NewAgent, agent_key, register_agent
+from ops.demo.watch_group import GroupView
+from ops.embedded.broker_server import BrokerServer
+from ops.embedded.postgres_server import PostgresServer
+from ops.init import Organization, initialize
+from services.agent.connect import Client, connect
+from services.agent.send_command import Answered
+from services.agent.sign_command import Intent
+from services.process.database import connect as open_database
+from services.worker.work_plan import job_keys
+from tests.conftest import create_database, drop_database, template
+
+start_seconds = 20.0
+mission_text = """
+format = 1
+[mission]
+name = "small"
+title = "Small"
+objective = "Count."
+coordinator = "editor"
+deadlineMinutes = 60
+[[mission.criterion]]
+id = "counted"
+description = "Words are counted."
+evidence = ["reviewer_assessment"]
+[[agent]]
+name = "editor"
+[[agent]]
+name = "ada"
+[[work]]
+id = "count"
+goal = "Count."
+candidates = ["ada"]
+job = { type = "word-count", input = "one two two three three three", steps = 4 }
+"""
+
+
+class Process:
+    """One service in a process of its own, with its log."""
+
+    def __init__(self, module: str, variables: dict[str, str], log: Path) -> None:
+        self.module = module
+        self._variables = variables
+        self.log = log
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        with self.log.open("ab") as output:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", self.module],
+                env={**os.environ, **self._variables},
+                stdout=output,
+                stderr=output,
+                stdin=subprocess.DEVNULL,
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self._child is not None
+        return self._child.pid
+
+    def kill(self) -> None:
+        """SIGKILL, as a crash would."""
+        self.end(signal.SIGKILL)
+
+    def end(self, request: signal.Signals = signal.SIGTERM, seconds: float = 15.0) -> int | None:
+        """Send a signal and wait; the exit code, None when it did not run."""
+        if self._child is None:
+            return None
+        if self._child.poll() is None:
+            self._child.send_signal(request)
+        try:
+            return self._child.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._child.kill()
+            self._child.wait()
+            raise
+
+
+@dataclass
+class Stack:
+    """A running authority and relay with the clients of the first Principals."""
+
+    organization: Organization
+    nats_url: str
+    folder: Path
+    variables: dict[str, str]
+    registry: Client
+    owner: Client
+    processes: list[Process] = field(default_factory=list)
+    closing: AsyncExitStack = field(default_factory=AsyncExitStack)
+
+    def process(self, module: str, name: str, **variables: str) -> Process:
+        """A further process; not started."""
+        made = Process(module, {**self.variables, **variables}, self.folder / f"{name}.log")
+        self.processes.append(made)
+        return made
+
+    def key(self, name: str) -> SigningKey:
+        """The key of an Agent of the tests."""
+        return agent_key(self.folder / "agents", name)
+
+    async def register(self, *names: str, skills: tuple[str, ...] = tuple(job_keys())) -> None:
+        """Register Agents with their cards."""
+        for name in names:
+            agent = NewAgent(name=name, key=self.key(name), skills=skills, slots=1)
+            await register_agent(self.registry, self.owner.key.principal, agent)
+
+    async def client(self, name: str, *, reopens: bool = True) -> Client:
+        """A client of a registered Agent, without a session yet."""
+        plain = await self.closing.enter_async_context(
+            connect(self.nats_url, self.organization.organization_id, self.key(name))
+        )
+        return Client(plain.connection, plain.organization_id, plain.key, reopens_session=reopens)
+
+    def worker(self, name: str, **variables: str) -> Process:
+        """A Worker process of a registered Agent; not started."""
+        self.key(name)
+        return self.process(
+            "services.worker.main",
+            f"worker-{name}",
+            WEAVEHOLD_SIGNING_KEY_FILE=str(self.folder / "agents" / f"{name}.json"),
+            WEAVEHOLD_WORKER_DATABASE=str(self.folder / "workers" / f"{name}.sqlite"),
+            WEAVEHOLD_ARTIFACTS_DIR=str(self.folder / "artifacts"),
+            **variables,
+        )
+
+
+@asynccontextmanager
+async def running_stack(
+    organization: Organization, database_url: str, nats_url: str, folder: Path, *, relay: bool = True
+) -> AsyncIterator[Stack]:
+    """Start the authority (and the relay) and wait until Commands are answered."""
+    variables = {
+        "WEAVEHOLD_DATABASE_URL": database_url,
+        "WEAVEHOLD_NATS_URL": nats_url,
+        "WEAVEHOLD_ORGANIZATION": organization.organization_id,
+        "WEAVEHOLD_KEYS_DIR": str(organization.keys_directory),
+        "WEAVEHOLD_HEALTH_PORT": "0",
+    }
+    identity = organization.organization_id
+    async with (
+        connect(nats_url, identity, organization.keys.registry) as registry,
+        connect(nats_url, identity, organization.keys.mission_owner) as owner,
+    ):
+        stack = Stack(organization, nats_url, folder, variables, registry, owner)
+        try:
+            stack.process("services.authority.main", "authority").start()
+            if relay:
+                stack.process("outbox_relay.main", "relay").start()
+            yield stack
+        finally:
+            await stack.closing.aclose()
+            for process in reversed(stack.processes):
+                await asyncio.to_thread(process.end)
+
+
+class PlantedMission:
+    """A Mission of one Group, led by hand."""
+
+    def __init__(self, stack: Stack, coordinator: Client, file: MissionFile, name: str) -> None:
+        self.owner = stack.owner
+        self.coordinator = coordinator
+        self.file = file
+        self.mission_id = f"urn:weavehold:mission:{name}"
+        self.group_id = f"urn:weavehold:group:{name}"
+        self.view = GroupView(coordinator, self.group_id)
+
+    async def create(self) -> Receipt:
+        creation = mission_creation(self.file, self.mission_id, self.group_id)
+        receipt = await accepted(self.owner, Intent(kind="mission.create", payload=creation, group_id=self.group_id))
+        await self.view.refresh()
+        return receipt
+
+    async def invite(self, name: str) -> Receipt:
+        member = Actor(type=ActorType.AGENT, id=agent_id(name))
+        change = MembershipChange(principal=member, role="worker", visibility_after_sequence=0)
+        return await self.coordinate("membership.change", change)
+
+    async def offer(self, item: WorkTable, *, seconds: int = 300) -> str:
+        """Authorise and offer a WorkItem; its ID."""
+        work_item_id = f"urn:weavehold:work:{self.group_id[-12:].replace(':', '-')}-{item.id}"
+        contract = work_contract(item, self.view.state.mission.deadline, (), ())
+        await self.coordinate("work.authorize", WorkAuthorize(work_item_id=work_item_id, contract=contract))
+        await self.coordinate(
+            "work.offer",
+            WorkOffer(
+                work_item_id=work_item_id,
+                candidate_agent_ids=tuple(agent_id(name) for name in item.candidates),
+                selection_basis=selection_basis(item),
+                offer_expires_in_seconds=seconds,
+            ),
+        )
+        return work_item_id
+
+    async def coordinate(self, kind, payload) -> Receipt:
+        epoch = self.view.state.mission.coordinator.coordinator_epoch
+        intent = Intent(kind=kind, payload=payload, group_id=self.group_id, coordinator_epoch=epoch)
+        return await accepted(self.coordinator, intent)
+
+    async def until(self, work_item_id: str, *states: str, seconds: float = 20.0) -> None:
+        """Wait until a WorkItem is in one of these states."""
+        ends = time.monotonic() + seconds
+        while True:
+            await self.view.refresh()
+            record = self.view.state.work_item(work_item_id)
+            if record is not None and record.item.state.value in states:
+                return
+            found = record.item.state.value if record else None
+            assert time.monotonic() < ends, f"{work_item_id} is {found}, not {states}: {self.kinds()}"
+            await asyncio.sleep(0.1)
+
+    def kinds(self) -> list[str]:
+        """The kinds of all Events so far."""
+        return [event.kind for event in self.view.events]
+
+
+async def accepted(client: Client, intent: Intent) -> Receipt:
+    """Send a Command that must be accepted."""
+    answer = await client.send(intent)
+    assert isinstance(answer, Answered), answer
+    return answer.value
+
+
+@asynccontextmanager
+async def shared_organization_of(server: PostgresServer, folder: Path) -> AsyncIterator[tuple[Organization, str, str]]:
+    """A database with an Organization and a NATS server for all tests of a module."""
+    name = f"shared_{secrets.token_hex(6)}"
+    database_url = create_database(server, name, template)
+    nats = BrokerServer(folder / "nats")
+    await asyncio.to_thread(nats.start)
+    try:
+        connection = await open_database(database_url, name="fixture")
+        try:
+            made = await initialize(connection, name="test", keys_directory=folder / "keys", shard_count=2)
+        finally:
+            await connection.close()
+        yield made, database_url, nats.url
+    finally:
+        await asyncio.to_thread(nats.stop)
+        drop_database(server, name)
+
+
+def small_mission(folder: Path, text: str = mission_text) -> MissionFile:
+    """A Mission file of the tests."""
+    path = folder / "small.toml"
+    path.write_text(text)
+    return load_mission_file(path)
