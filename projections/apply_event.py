@@ -40,10 +40,21 @@ contract_extension: Final = "urn:weavehold:extension:contract"
 _understood_extensions: Final = frozenset({history_extension, decision_extension})
 
 
+class DeliveryNote(Struct, frozen=True):
+    """What the transaction keeps of the delivery itself: its position, and (Group, sequence) of mere pointers."""
+
+    position: StreamPosition | None = None
+    pointers: tuple[tuple[str, GroupSequence], ...] = ()
+
+
+no_note: Final = DeliveryNote()
+
+
 class Unproven(Struct, frozen=True):
     """Events of a Group that were not applied because their newest signature proves nothing."""
 
     group_id: str
+    reaches: GroupSequence
     reason: str
 
 
@@ -75,24 +86,34 @@ async def apply_event(store: ProjectionStore, arrival: Arrival, rules: ApplyRule
 
 
 async def apply_events(
-    store: ProjectionStore, arrivals: Sequence[Arrival], rules: ApplyRules, position: StreamPosition | None = None
+    store: ProjectionStore, arrivals: Sequence[Arrival], rules: ApplyRules, note: DeliveryNote = no_note
 ) -> Applied:
     """Apply a batch in one transaction; Groups may be mixed, each in order of arrival.
 
     Applies what continues a Group's Cursor, and reports the rest: nothing is applied across a gap, beyond a fork or a
-    stop, or without proof. `position` is stored in the same transaction. An Event whose rows the store refuses is
+    stop, or without proof. `note` is kept in the same transaction. An Event whose rows the store refuses is
     isolated by halving the batch, and its Group stops there. Raises `store.CursorMoved` and the store's own errors;
     nothing of the transaction has happened then.
     """
     try:
-        return await store.transaction(lambda transaction: _apply(transaction, store, arrivals, rules, position))
+        return await store.transaction(lambda transaction: _apply(transaction, store, arrivals, rules, note))
     except StatementRefused as fault:
         if len(arrivals) == 1:
-            return await _stop_at(store, arrivals[0], str(fault), position)
+            return await _stop_at(store, arrivals[0], str(fault), note)
     middle = len(arrivals) // 2
     applied = await apply_events(store, arrivals[:middle], rules)
-    applied.add(await apply_events(store, arrivals[middle:], rules, position))
+    applied.add(await apply_events(store, arrivals[middle:], rules, note))
     return applied
+
+
+async def resume_stopped(store: ProjectionStore) -> None:
+    """Let every stopped Group be tried again, by a version that may understand more: it is behind its known head."""
+
+    def resume(transaction: Transaction) -> None:
+        for stop in transaction.stops():
+            transaction.resume(stop.group_id)
+
+    await store.transaction(resume)
 
 
 def _apply(
@@ -100,7 +121,7 @@ def _apply(
     store: ProjectionStore,
     arrivals: Sequence[Arrival],
     rules: ApplyRules,
-    position: StreamPosition | None,
+    note: DeliveryNote,
 ) -> Applied:
     stopped = {stop.group_id for stop in transaction.stops()}
     runs: dict[str, GroupRun] = {}
@@ -117,8 +138,7 @@ def _apply(
         _apply_run(transaction, store.consumer, run, rules, applied)
     if applied.duplicates:
         transaction.count("duplicates", applied.duplicates)
-    if position is not None:
-        transaction.move_position(position)
+    _keep_note(transaction, note)
     return applied
 
 
@@ -129,7 +149,7 @@ def _apply_run(
     fault = rules.proof.fault_of(run.next[-1]) if rules.proof and run.next else None
     if fault is not None:
         run.drop_next()
-        applied.unproven.append(Unproven(run.group_id, fault))
+        applied.unproven.append(Unproven(run.group_id, run.reaches, fault))
     statements, intents, stop = _evolve(consumer, run.next, rules.keep_intents)
     if stop is not None:
         run.cut_next(stop.sequence)
@@ -191,15 +211,21 @@ def _remembered(arrival: Arrival) -> AppliedEvent:
     return AppliedEvent(arrival.mark.sequence, arrival.mark.chain_hash, arrival.event.event_id)
 
 
-async def _stop_at(store: ProjectionStore, arrival: Arrival, reason: str, position: StreamPosition | None) -> Applied:
+def _keep_note(transaction: Transaction, note: DeliveryNote) -> None:
+    for group_id, sequence in note.pointers:
+        transaction.note_head(group_id, sequence)
+    if note.position is not None:
+        transaction.move_position(note.position)
+
+
+async def _stop_at(store: ProjectionStore, arrival: Arrival, reason: str, note: DeliveryNote) -> Applied:
     """Stop one Group before an Event whose rows the store refuses."""
     stop = Stop(arrival.mark.group_id, arrival.mark.sequence, arrival.event.event_id, reason)
 
     def keep(transaction: Transaction) -> None:
         transaction.stop(stop)
         transaction.note_head(stop.group_id, stop.sequence)
-        if position is not None:
-            transaction.move_position(position)
+        _keep_note(transaction, note)
 
     await store.transaction(keep)
     return Applied(stops=[stop])

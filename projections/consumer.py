@@ -38,7 +38,7 @@ class Consumer(Protocol):
 
     @property
     def variant(self) -> str:
-        """What else the rows depend on, such as the Agent whose queue this is ("" for none). Counts like the version."""
+        """What else the rows depend on, such as the Agent whose queue this is; "" for none. Counts like the version."""
         ...
 
     @property

@@ -6,7 +6,7 @@ from types import MappingProxyType
 from msgspec import Struct
 
 from contracts.chain import ChainHash
-from contracts.cursor import Contact, Cursor, advance, classify, cursor_start
+from contracts.cursor import Contact, Cursor, EventMark, advance, classify, cursor_start
 from contracts.identifiers import GroupSequence
 from projections.arrival import Arrival
 from projections.proof import SignatureProof
@@ -26,11 +26,15 @@ class ApplyRules(Struct, frozen=True):
 
 
 class Question(Struct, frozen=True):
-    """An Event that only the authority can judge: FORK, or UNKNOWN below what is remembered."""
+    """An Event or head that only the authority can judge: FORK, or UNKNOWN below what is remembered."""
 
-    group_id: str
     contact: Contact
-    arrival: Arrival
+    place: EventMark | Cursor
+
+    @property
+    def group_id(self) -> str:
+        """The Group that it is about."""
+        return self.place.group_id
 
 
 class GroupRun:
@@ -73,7 +77,7 @@ class GroupRun:
                 self.ahead.append(arrival)
             case Contact.FORK | Contact.UNKNOWN:
                 # What continues our own chain is still the same history; after a FORK nothing is taken until asked.
-                self.questions.append(Question(self.group_id, contact, arrival))
+                self.questions.append(Question(contact, mark))
                 self._held = contact is Contact.FORK
 
     def _begin(self, arrival: Arrival, organization_id: str) -> Cursor | None:

@@ -39,7 +39,7 @@ class HistorySource(Protocol):
         ...
 
 
-class ShardHistorySource(HistorySource, Protocol):
+class ShardHistory(Protocol):
     """What a service may ask besides: a shard's log in order of position, all Groups mixed."""
 
     async def shard_page(self, shard_id: ShardId, after: ShardPosition) -> ShardPage:

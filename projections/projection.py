@@ -1,17 +1,17 @@
 """One consumer at work on its store: Events go in, what is out of order waits, and what became of them is counted."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
 from contracts.cursor import Cursor
 from contracts.identifiers import GroupSequence
-from projections.apply_event import Applied, apply_events
+from projections.apply_event import Applied, DeliveryNote, apply_events, no_note
 from projections.arrival import Arrival
 from projections.gap_buffer import GapBuffer
 from projections.group_run import ApplyRules
 from projections.proof import SignatureProof
-from projections.store import ProjectionStore, StreamPosition
+from projections.store import ProjectionStore
 
 
 class Progress(Struct):
@@ -28,10 +28,19 @@ class Progress(Struct):
 class Projection:
     """A consumer, its store, and the Events that wait for a gap to close."""
 
-    def __init__(self, store: ProjectionStore, proof: SignatureProof | None = None) -> None:
-        """With `proof` the newest Event of each run must carry a valid signature of the authority."""
+    def __init__(
+        self,
+        store: ProjectionStore,
+        proof: SignatureProof | None = None,
+        on_applied: Callable[[Applied], None] | None = None,
+    ) -> None:
+        """With `proof` the newest Event of each run must carry a valid signature of the authority.
+
+        `on_applied` is called after each commit, before anything is acknowledged to the broker.
+        """
         self.store = store
         self.proof = proof
+        self._on_applied = on_applied
         self.buffer = GapBuffer()
         self.progress = Progress()
         self.visible_after: Mapping[str, GroupSequence] = {}
@@ -41,9 +50,9 @@ class Projection:
         """The consumer's name."""
         return self.store.consumer.name
 
-    async def receive(self, arrivals: Sequence[Arrival], position: StreamPosition | None = None) -> Applied:
+    async def receive(self, arrivals: Sequence[Arrival], note: DeliveryNote = no_note) -> Applied:
         """Apply what was delivered, and what waited for it; hold what is beyond a gap."""
-        applied = await self.apply(arrivals, position)
+        applied = await self.apply(arrivals, note)
         self.buffer.hold(applied.ahead)
         for cursor in list(applied.cursors):
             applied.add(await self.apply_held(cursor.group_id, cursor.sequence))
@@ -60,15 +69,17 @@ class Projection:
         return applied
 
     async def apply(
-        self, arrivals: Sequence[Arrival], position: StreamPosition | None = None, *, keep_intents: bool = True
+        self, arrivals: Sequence[Arrival], note: DeliveryNote = no_note, *, keep_intents: bool = True
     ) -> Applied:
         """Apply Events in one transaction and count what became of them."""
         rules = ApplyRules(self.visible_after, self.proof, keep_intents)
-        applied = await apply_events(self.store, arrivals, rules, position)
+        applied = await apply_events(self.store, arrivals, rules, note)
         self.progress.applied += applied.applied
         self.progress.duplicates += applied.duplicates
         self.progress.unproven += len(applied.unproven)
         self.progress.stops += len(applied.stops)
+        if self._on_applied is not None:
+            self._on_applied(applied)
         return applied
 
     async def cursor(self, group_id: str) -> Cursor | None:

@@ -41,11 +41,9 @@ def read_board(transaction: Transaction) -> tuple[BoardMission, ...]:
     members: defaultdict[str, list[BoardMember]] = defaultdict(list)
     for group_id, *member in transaction.query("read_members", {}):
         members[str(group_id)].append(BoardMember(*map(str, member)))
-    return tuple(
-        _mission(row, counts[str(row[0])], tuple(members[str(row[0])]))
-        for row in transaction.query("read_missions", {})
-    )
-
-
-def _mission(row: tuple[Any, ...], counts: dict[str, int], members: tuple[BoardMember, ...]) -> BoardMission:
-    return BoardMission(*row, counts, members)
+    missions: list[BoardMission] = []
+    for row in transaction.query("read_missions", {}):
+        group_id = str(row[0])
+        shown: tuple[Any, ...] = (*row, counts[group_id], tuple(members[group_id]))
+        missions.append(BoardMission(*shown))
+    return tuple(missions)

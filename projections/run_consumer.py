@@ -1,0 +1,249 @@
+"""Run projections on a live delivery: pull, apply, acknowledge; and bring back what delivery lost.
+
+Several projections may share one delivery: a batch is acknowledged to the broker once all of them have committed it.
+Nothing here is authoritative. Whatever dies or lies (broker, stream, consumer, connection, this process), the Cursors
+in the stores say what is applied, and the authority's history says what is missing:
+- before a commit: the batch is delivered again;
+- between commit and acknowledgement: the batch is delivered again and consists of duplicates;
+- after an acknowledgement: everything acknowledged is applied, or known to be missing in the same store.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final
+
+from msgspec import Struct
+from nats.aio.client import Client
+
+from contracts.identifiers import ShardId, ShardPosition, token
+from contracts.payloads.requests import Delivery
+from projections.acknowledge import acknowledge_periodically
+from projections.apply_event import Applied, DeliveryNote, resume_stopped
+from projections.delivered import Delivered, read_delivered
+from projections.delivery import Acknowledger, DeliveryProvider, DeliveryUnavailable, Provisioned
+from projections.history import HistoryBroken, HistoryRefused, HistorySource, HistoryUnavailable, ShardHistory
+from projections.projection import Projection
+from projections.pull import ConsumerGone, PullBounds, PullConsumer
+from projections.repairs import Repairs, RepairTimes
+from projections.shard_holes import catch_up, receive_unfiltered
+from projections.store import StreamPosition
+from projections.watch_heads import HeadWatch
+from services.process.logs import get_log
+
+_log = get_log(__name__)
+
+
+class RunBounds(Struct, frozen=True, kw_only=True):
+    """Cadence of a run, in seconds."""
+
+    pull: PullBounds = PullBounds()
+    repair: RepairTimes = RepairTimes()
+    heads_seconds: float = 60.0
+    acknowledge_seconds: float = 2.0
+    first_backoff_seconds: float = 0.25
+    backoff_seconds_max: float = 10.0
+
+    def backoff(self, attempt: int) -> float:
+        """Seconds before attempt number `attempt` (from 0, which does not wait): exponential, bounded, full jitter."""
+        ceiling = min(self.backoff_seconds_max, self.first_backoff_seconds * 2 ** min(attempt, 16))
+        return random.uniform(0, ceiling) if attempt else 0.0  # noqa: S311 - jitter, not a secret
+
+
+default_bounds: Final = RunBounds()
+
+
+def no_beat() -> None:
+    """For a run whose life nobody watches."""
+
+
+class ConsumerRun:
+    """Projections on one delivery. `run` does everything; `refresh` may be called at any time."""
+
+    def __init__(
+        self,
+        client: Client,
+        organization_id: str,
+        projections: Sequence[Projection],
+        provider: DeliveryProvider,
+        source: HistorySource,
+        *,
+        shards: ShardHistory | None = None,
+        acknowledger: Acknowledger | None = None,
+        bounds: RunBounds = default_bounds,
+        beat: Callable[[], None] = no_beat,
+    ) -> None:
+        """`shards` is needed for an unfiltered delivery; `beat` is called about once a second while reading one."""
+        self._client = client
+        self._organization_id = organization_id
+        self._projections = projections
+        self._provider = provider
+        self._source = source
+        self._shards = shards
+        self._acknowledger = acknowledger
+        self._bounds = bounds
+        self._beat = beat
+        self._refresh = asyncio.Event()
+        self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._provisioned: Provisioned
+        self._tasks: asyncio.TaskGroup
+        self._repairs: Repairs
+        self._watch: HeadWatch
+        self._foreign_incarnations: set[str] = set()
+        self._relay_epochs: dict[int, int] = {}
+        self._attempts = 0
+
+    def refresh(self) -> None:
+        """Ask the provider again, and compare heads: Memberships changed, or something looks wrong."""
+        self._refresh.set()
+
+    async def run(self) -> None:
+        """Keep the projections at the head of what is delivered, until cancelled.
+
+        Raises, in an ExceptionGroup, a store's own error, and `nats.errors.Error` once the connection is closed for
+        good; both leave the stores consistent.
+        """
+        for projection in self._projections:
+            await resume_stopped(projection.store)
+        async with asyncio.TaskGroup() as self._tasks:
+            self._repairs = Repairs(self._source, self._bounds.repair, self._tasks)
+            self._watch = HeadWatch(self._client, self._organization_id, self._projections, self._source, self._repairs)
+            self._tasks.create_task(self._supervise(), name="provision-delivery")
+            self._tasks.create_task(self._watch.judge_announcements(), name="judge-heads")
+            self._tasks.create_task(self._watch.compare_periodically(self._bounds.heads_seconds), name="compare-heads")
+            if self._acknowledger is not None:
+                reporting = acknowledge_periodically(
+                    self._projections, self._acknowledger, self._bounds.acknowledge_seconds
+                )
+                self._tasks.create_task(reporting, name="acknowledge")
+
+    async def _supervise(self) -> None:
+        """Provision whenever asked to, start and end pulls accordingly, and compare all heads afterwards."""
+        try:
+            while True:
+                self._refresh.clear()
+                await self._adopt(await self._provision())
+                for projection in self._projections:
+                    for group_id, sequence in (await projection.heads_ahead()).items():
+                        self._repairs.reach(projection, group_id, sequence)
+                attempt = 0
+                while not self._refresh.is_set() and not await self._watch.compare():
+                    attempt += 1
+                    await asyncio.sleep(self._bounds.backoff(attempt))
+                await self._refresh.wait()
+        finally:
+            await self._watch.close()
+
+    async def _provision(self) -> Provisioned:
+        while True:
+            await asyncio.sleep(self._bounds.backoff(self._attempts))
+            try:
+                return await self._provider.provision()
+            except DeliveryUnavailable as fault:
+                self._attempts += 1
+                _log.warning("delivery_not_provisioned", reason=str(fault), attempts=self._attempts)
+
+    async def _adopt(self, provisioned: Provisioned) -> None:
+        """Follow what is delivered now: visibility, announcements, and one pull per consumer."""
+        self._provisioned = provisioned
+        for projection in self._projections:
+            projection.visible_after = {group.group_id: group.visible_after for group in provisioned.groups}
+        await self._watch.follow(provisioned)
+        wanted = {(delivery.stream, delivery.consumer): delivery for delivery in provisioned.deliveries}
+        for key in self._pulls.keys() - wanted.keys():
+            self._pulls.pop(key).cancel()
+        for key, delivery in wanted.items():
+            if key not in self._pulls or self._pulls[key].done():
+                self._pulls[key] = self._tasks.create_task(self._pull(delivery), name=f"pull-{delivery.stream}")
+
+    async def _pull(self, delivery: Delivery) -> None:
+        """Read one delivery until its consumer is gone."""
+        pull = PullConsumer(self._client, delivery.stream, delivery.consumer, self._bounds.pull)
+        await pull.open()
+        try:
+            if not self._provisioned.filtered:
+                await self._compare_position(pull, delivery)
+            while True:
+                messages = await pull.next_batch()
+                self._beat()
+                self._attempts = 0
+                if messages:
+                    delivered = read_delivered(messages)
+                    for projection in self._projections:
+                        await self._receive(projection, delivery, delivered)
+                    await pull.acknowledge(messages[-1])
+                    await self._notice(delivery, delivered)
+        except ConsumerGone as fault:
+            _log.warning("consumer_gone", stream=delivery.stream, consumer=delivery.consumer, reason=str(fault))
+            self._attempts += 1
+            self.refresh()
+        finally:
+            await pull.close()
+
+    async def _compare_position(self, pull: PullConsumer, delivery: Delivery) -> None:
+        """What the broker has seen acknowledged and a projection does not have will not be delivered again."""
+        acknowledged = self._position(delivery, await pull.acknowledged_position())
+        for projection in self._projections:
+            await self._until_answered(projection, partial(catch_up, projection, self._all_of_shards(), acknowledged))
+
+    async def _receive(self, projection: Projection, delivery: Delivery, delivered: Delivered) -> None:
+        """Apply a batch in one projection and see to what it leaves open."""
+        if self._provisioned.filtered:
+            note = DeliveryNote(pointers=tuple(delivered.pointers))
+            self._follow_up(projection, await projection.receive(delivered.arrivals, note))
+        else:
+            last = self._position(delivery, delivered.last)
+            receiving = partial(receive_unfiltered, projection, self._all_of_shards(), delivered, last)
+            await self._until_answered(projection, receiving)
+        for group_id, sequence in delivered.pointers:
+            self._repairs.reach(projection, group_id, sequence)
+
+    async def _until_answered(self, projection: Projection, applying: Callable[[], Awaitable[Applied]]) -> None:
+        """Apply with the help of the source, waiting for it as long as it takes: positions must not be passed over."""
+        attempt = 0
+        while True:
+            try:
+                return self._follow_up(projection, await applying())
+            except (HistoryUnavailable, HistoryRefused, HistoryBroken) as fault:
+                attempt += 1
+                _log.warning("positions_not_fetched", consumer=projection.name, reason=str(fault), attempts=attempt)
+            await asyncio.sleep(self._bounds.backoff(attempt))
+            self._beat()
+
+    def _follow_up(self, projection: Projection, applied: Applied) -> None:
+        """See to what an application left open."""
+        for arrival in applied.ahead:
+            self._repairs.reach(projection, arrival.mark.group_id, arrival.mark.sequence)
+        for question in applied.questions:
+            self._repairs.ask(projection, question)
+        for unproven in applied.unproven:
+            _log.error("events_unproven", consumer=projection.name, group_id=unproven.group_id, reason=unproven.reason)
+            self._repairs.reach(projection, unproven.group_id, unproven.reaches)
+        for stop in applied.stops:
+            _log.error("group_stopped", consumer=projection.name, group_id=stop.group_id, reason=stop.reason)
+
+    async def _notice(self, delivery: Delivery, delivered: Delivered) -> None:
+        """Messages that say something about the delivery itself (RULE-18): when in doubt, ask the authority."""
+        foreign = delivered.incarnations - self._foreign_incarnations - {self._provisioned.incarnation}
+        if foreign:
+            _log.error("foreign_incarnation", stream=delivery.stream, incarnations=sorted(foreign))
+            self._foreign_incarnations |= foreign
+            self.refresh()
+        known = self._relay_epochs.setdefault(delivery.shard_id, delivered.relay_epoch)
+        if delivered.relay_epoch > known:
+            self._relay_epochs[delivery.shard_id] = delivered.relay_epoch
+            self.refresh()
+        if delivered.unreadable:
+            _log.error("messages_unreadable", stream=delivery.stream, positions=[at for at, _ in delivered.unreadable])
+            tokens = {subject.rpartition(".")[2] for _, subject in delivered.unreadable}
+            groups = {group.group_id for group in self._provisioned.groups if token(group.group_id) in tokens}
+            await self._watch.compare(groups)
+
+    def _position(self, delivery: Delivery, position: int) -> StreamPosition:
+        return StreamPosition(ShardId(delivery.shard_id), self._provisioned.incarnation, ShardPosition(position))
+
+    def _all_of_shards(self) -> ShardHistory:
+        if self._shards is None:
+            raise ValueError("an unfiltered delivery needs `shards`, the source of shard positions")
+        return self._shards
