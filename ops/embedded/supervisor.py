@@ -15,6 +15,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Final, Self
 
@@ -328,12 +329,8 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop the services in reverse order of their start, then broker and database; nothing is left running."""
         self._stopping.set()
-        for name, unit in reversed(self._units.items()):
-            await unit.stop()
-            if (watcher := self._watchers.get(name)) is not None:
-                # A restart that was under way ends first, so that its process cannot outlive the stop.
-                await asyncio.wait({watcher})
-                await unit.stop()
+        for _kind, names in groupby(reversed(self._units), key=self._kind):
+            await asyncio.gather(*(self._stop_unit(name) for name in names))
         if self._lock.held:
             self.directory.forget_variables()
         if self._watchdog is not None:
@@ -345,3 +342,16 @@ class Supervisor:
                 os.close(descriptor)
             self._lifeline = None
         self._lock.release()
+
+    def _kind(self, name: str) -> str:
+        """What stops together: services of one command."""
+        unit = self._units[name]
+        return unit.spec.arguments[0] if isinstance(unit, ServiceUnit) else name
+
+    async def _stop_unit(self, name: str) -> None:
+        unit = self._units[name]
+        await unit.stop()
+        if (watcher := self._watchers.get(name)) is not None:
+            # A restart that was under way ends first, so that its process cannot outlive the stop.
+            await asyncio.wait({watcher})
+            await unit.stop()
