@@ -100,7 +100,7 @@ async def _start_authority(rig: Rig, number: int) -> "subprocess.Popen[bytes]":
     }
     log = (rig.directory / f"authority-{number}.log").open("wb")
     child = subprocess.Popen(  # noqa: ASYNC220, S603 - our own program, awaited in a thread
-        [sys.executable, "-m", "ops.cli", "authority"], env=variables, stdout=log, stderr=log
+        [sys.executable, "-m", "services.authority.main"], env=variables, stdout=log, stderr=log
     )
     deadline = asyncio.get_running_loop().time() + start_seconds_max
     while asyncio.get_running_loop().time() < deadline:

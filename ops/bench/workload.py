@@ -8,6 +8,8 @@ from typing import Any
 from contracts.signature import SigningKey, base64url_text, sign_document
 from contracts.timestamps import format_timestamp
 
+from services.authority.decide_mission import main_conversation_id
+
 
 def group_name(number: int) -> str:
     """The identifier of benchmark Group `number`."""
@@ -15,9 +17,9 @@ def group_name(number: int) -> str:
 
 
 def signed_command(
-    key: SigningKey, kind: str, group_id: str | None, payload: dict[str, Any], epoch: int | None = None
+    key: SigningKey, kind: str, group_id: str | None, payload: dict[str, Any], epoch: int | None = None, **members: Any
 ) -> bytes:
-    """A human's or service's Command as bytes, with a new Action ID."""
+    """A human's or service's Command as bytes, with a new Action ID unless `members` (wire names) hold one."""
     now = format_timestamp(datetime.now(UTC))
     document: dict[str, Any] = {
         "protocolVersion": "0.1",
@@ -32,7 +34,8 @@ def signed_command(
         document["groupId"] = group_id
     if epoch is not None:
         document["membershipEpoch"] = epoch
-    return sign_document(document, key, now)
+    document |= members
+    return sign_document(document, key, document["issuedAt"])
 
 
 def register_agent(operator: SigningKey, registry: SigningKey, agent: SigningKey, organization_id: str) -> bytes:
@@ -95,7 +98,7 @@ def post_message(owner: SigningKey, number: int) -> bytes:
     """`message.post` of a paragraph to benchmark Group `number`, whose main Conversation is derived from its Group."""
     payload = {
         "messageId": f"urn:uuid:{uuid.uuid4()}",
-        "conversationId": f"{group_name(number)}:mission",
+        "conversationId": main_conversation_id(group_name(number)),
         "content": [{"type": "text", "text": "The supplier confirmed the revised delivery window. " * 6}],
     }
     return signed_command(owner, "message.post", group_name(number), payload, 1)

@@ -20,7 +20,7 @@ from contracts.bounds import command_bytes_max
 from contracts.command import Command
 from contracts.document_kinds import DocumentKind
 from contracts.rejection import Code, reject
-from contracts.verification import KeyResolver, Stage, VerificationFailure, Verified, verify_document, verify_parsed
+from contracts.verification import KeyResolver, VerificationFailure, Verified, verify_document, verify_parsed
 from services.authority.admitted import Admitted, AuthenticationFailure, Refused, SignedFact
 from services.authority.decide import nested_documents
 from services.authority.key_cache import KeysUnavailable, SynchronousKeyResolver
@@ -32,14 +32,6 @@ respawns_max: Final = 3
 
 Admission = Admitted | Refused
 """Admission's answer to one Command."""
-
-_wire: Final = {
-    Stage.PARSE: Code.PROTOCOL_VIOLATION,
-    Stage.SCHEMA: Code.SCHEMA_VALIDATION_FAILED,
-    Stage.CANONICALIZATION: Code.PROTOCOL_VIOLATION,
-}
-"""Stages that the wire may name; all others look the same (TRU-5)."""
-
 
 def admit_one(raw: bytes, keys: KeyResolver) -> Admission:
     """Size, strict parse, schema and signature of one Command and of the signed documents inside it."""
@@ -70,8 +62,8 @@ def _fact(verified: Verified) -> SignedFact:
 
 def _refused(raw: bytes, failure: VerificationFailure, command: Command | None) -> Refused:
     related = UNSET if command is None else command.action_id
-    if failure.stage in _wire:
-        return Refused(reject(_wire[failure.stage], failure.reason, related_action_id=related))
+    if failure.stage.wire_code is not Code.AUTH_INVALID_SIGNATURE:
+        return Refused(reject(failure.stage.wire_code, failure.reason, related_action_id=related))
     audit = AuthenticationFailure(
         stage=failure.stage.value,
         reason=failure.reason,

@@ -51,7 +51,7 @@ rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
 
 
 remembered_payloads_max: Final = 512
-"""Commands whose typed payload is kept: more than one batch, since each of its Commands is asked about several times."""
+"""Commands whose typed payload is kept: more than one batch, for each Command is asked about several times."""
 
 _payloads: Final[OrderedDict[int, tuple[Command, Document | Rejection]]] = OrderedDict()
 

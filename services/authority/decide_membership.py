@@ -16,6 +16,7 @@ from services.authority.gates import (
     coordinator_entry,
     coordinator_lease_running,
     is_past,
+    name_unambiguous,
     usable_card,
 )
 from services.authority.memberships import new_membership, next_membership
@@ -36,10 +37,8 @@ def _principal_may_join(case: Case[MembershipChange]) -> Rejection | None:
     principal = case.payload.principal
     if principal.type is ActorType.SERVICE:
         return case.refuse(Code.INVALID_COMMAND, f"{principal.id} is a service, which acts without a Membership")
-    before = case.state.membership(principal.id)
-    if before is not None and before.member != principal:
-        message = f"{principal.id} is a member as {before.member.type.value}, not as {principal.type.value}"
-        return case.refuse(Code.INVALID_COMMAND, message)
+    if refusal := name_unambiguous(principal, case):
+        return refusal
     if principal.type is ActorType.AGENT:
         card = usable_card(principal.id, case)
         return card if isinstance(card, Rejection) else None

@@ -32,11 +32,12 @@ from services.authority.gates import (
     deadline_ahead,
     is_past,
     member_entry,
+    name_unambiguous,
     registered_card,
     usable_card,
 )
 from services.authority.leases import after, coordinator_lease, renewed
-from services.authority.memberships import new_membership, next_membership
+from services.authority.memberships import new_membership, next_membership, whole_group
 from services.authority.rule import Case, Rule
 
 _no_budget: Final = Budget(model_token_limit=0)
@@ -57,7 +58,10 @@ def _creates_its_group(case: Case[payloads.MissionCreate]) -> Rejection | None:
 def _coordinator_usable(
     case: Case[payloads.MissionCreate] | Case[payloads.MissionAssignCoordinator],
 ) -> Rejection | None:
-    card = usable_card(case.payload.coordinator_id, case)
+    coordinator = Actor(type=ActorType.AGENT, id=case.payload.coordinator_id)
+    if refusal := name_unambiguous(coordinator, case):
+        return refusal
+    card = usable_card(coordinator.id, case)
     return card if isinstance(card, Rejection) else None
 
 
@@ -206,7 +210,8 @@ def _handover(case: Case[payloads.MissionAssignCoordinator]) -> tuple[Membership
     if before is None:
         changed.append(new_membership(case.context, mission.mission_id, mission.group_id, member, Role.COORDINATOR))
     else:
-        changed.append(next_membership(case.context, before, Role.COORDINATOR, visibility_start_sequence=0))
+        whole = {"scopes": whole_group, "visibility_start_sequence": 0}
+        changed.append(next_membership(case.context, before, Role.COORDINATOR, **whole))
     return tuple(changed)
 
 

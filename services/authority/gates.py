@@ -6,7 +6,7 @@ from typing import Any
 from msgspec import UNSET
 
 from contracts.documents.agent_card import AgentCard, CardStatus
-from contracts.documents.common import AcceptanceCriterion, ActorType
+from contracts.documents.common import AcceptanceCriterion, Actor, ActorType
 from contracts.documents.membership import MembershipState
 from contracts.rejection import Code, Rejection
 from contracts.timestamps import instant
@@ -158,6 +158,16 @@ def by_full_member(case: AnyCase) -> Rejection | None:
     if membership is not None and membership.state is MembershipState.ACTIVE:
         return None
     return case.refuse(Code.AUTH_FORBIDDEN, f"{case.command.kind} is for active members, which {case.actor_id} is not")
+
+
+def name_unambiguous(principal: Actor, case: AnyCase) -> Rejection | None:
+    """A Membership is named by its Principal's identifier, so one identifier cannot be two Principals of a Group."""
+    before = case.state.membership(principal.id)
+    known = case.command.actor if before is None else before.member
+    if known.id != principal.id or known == principal:
+        return None
+    message = f"{principal.id} is a {known.type.value} in this Group and cannot be a member as {principal.type.value}"
+    return case.refuse(Code.INVALID_COMMAND, message)
 
 
 def registered_card(agent_id: str, case: AnyCase) -> AgentCard:

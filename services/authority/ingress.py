@@ -19,9 +19,9 @@ from nats.errors import NoRespondersError
 from contracts import subjects
 from contracts.identifiers import ShardId
 from contracts.rejection import Code, Rejection, reject
-from contracts.reply import encode_error, encode_receipt
 from services.authority.admit import Admission, AdmissionPool, admission_batch_max
 from services.authority.admitted import Accepted, Admitted, Answer, AuthenticationFailure, LateRecorded, Refused
+from services.authority.encode_answer import encode_answer
 from services.authority.lane import Lane, overloaded
 from services.authority.route import ShardFinder
 from services.process.database import FaultKind, classify
@@ -166,19 +166,7 @@ class Ingress:
 
     async def _reply(self, arrived: _Arrived, answer: Answer | bytes) -> None:
         self._answered.add(outcome=_outcome(answer))
-        await arrived.respond(_encoded(answer))
-
-
-def _encoded(answer: Answer | bytes) -> bytes:
-    match answer:
-        case bytes():
-            return answer
-        case Accepted(receipt):
-            return encode_receipt(receipt)
-        case LateRecorded(_, rejection):
-            return encode_error(rejection)
-        case Rejection():
-            return encode_error(answer)
+        await arrived.respond(answer if isinstance(answer, bytes) else encode_answer(answer))
 
 
 def _outcome(answer: Answer | bytes) -> str:

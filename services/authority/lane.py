@@ -74,7 +74,7 @@ class Lane:
         """Queue one Command and wait for what it gets."""
         if len(self._waiting) >= waiting_commands_max:
             return overloaded(f"shard {shard_id} has {waiting_commands_max} Commands waiting", admitted)
-        answer = asyncio.get_running_loop().create_future()
+        answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(Routed(admitted, shard_id), answer))
         self._arrived.set()
         return await answer

@@ -5,7 +5,7 @@ come last, sorted; a name taken meanwhile fails its insert, so a lost race canno
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 
@@ -14,8 +14,45 @@ from services.authority.batch_facts import BatchFacts, sql
 from services.authority.judge_batch import BatchOutcome, Office
 from services.process.unique import uuid7_urn
 
+# Columns in the order in which rows are gathered; each is an array parameter of its statement.
+_admission_columns: Final = (
+    "signing_hashes",
+    "record_ids",
+    "document_kinds",
+    "key_ids",
+    "principal_types",
+    "principal_ids",
+    "accepted_at",
+)
+_event_columns: Final = (
+    "shard_ids",
+    "positions",
+    "group_ids",
+    "sequences",
+    "event_ids",
+    "kinds",
+    "aggregate_revisions",
+    "accepted_at",
+    "signing_hashes",
+    "chain_hashes",
+    "events",
+)
+_entity_columns: Final = ("group_ids", "kinds", "entity_ids", "revisions", "bodies")
+_key_columns: Final = ("key_ids", "principal_ids", "public_keys", "valid_from", "valid_until")
+_identifier_columns: Final = ("identifiers", "entity_kinds", "group_ids")
+_receipt_columns: Final = (
+    "actor_ids",
+    "action_ids",
+    "command_hashes",
+    "shard_ids",
+    "first_positions",
+    "event_counts",
+    "receipts",
+    "commands",
+)
 
-def _columns(rows: Sequence[Sequence[Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+
+def _columns(rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> dict[str, list[Any]]:
     """Rows as one array per column, the shape that `unnest` takes."""
     return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
@@ -31,20 +68,9 @@ async def write_batch(
         await _write_entities(connection, asked, outcome)
         await _write_organization(connection, asked, outcome)
         if outcome.identifiers:
-            names = ("identifiers", "entity_kinds", "group_ids")
-            await connection.execute(sql.insert_identifiers, asked | _columns(outcome.identifiers, names))
+            await connection.execute(sql.insert_identifiers, asked | _columns(outcome.identifiers, _identifier_columns))
         if outcome.receipts:
-            names = (
-                "actor_ids",
-                "action_ids",
-                "command_hashes",
-                "shard_ids",
-                "first_positions",
-                "event_counts",
-                "receipts",
-                "commands",
-            )
-            await connection.execute(sql.insert_receipts, asked | _columns(outcome.receipts, names))
+            await connection.execute(sql.insert_receipts, asked | _columns(outcome.receipts, _receipt_columns))
         await connection.commit()
 
 
@@ -58,17 +84,8 @@ async def _write_admissions(
     ]
     if not rows:
         return
-    names = (
-        "signing_hashes",
-        "record_ids",
-        "document_kinds",
-        "key_ids",
-        "principal_types",
-        "principal_ids",
-        "accepted_at",
-    )
     accepted_by = {"accepted_by": office.key.principal.id}
-    await connection.execute(sql.insert_admissions, asked | accepted_by | _columns(rows, names))
+    await connection.execute(sql.insert_admissions, asked | accepted_by | _columns(rows, _admission_columns))
 
 
 async def _write_events(connection: AsyncConnection[Any], asked: dict[str, Any], outcome: BatchOutcome) -> None:
@@ -88,20 +105,7 @@ async def _write_events(connection: AsyncConnection[Any], asked: dict[str, Any],
         )
         for e in outcome.events
     ]
-    names = (
-        "shard_ids",
-        "positions",
-        "group_ids",
-        "sequences",
-        "event_ids",
-        "kinds",
-        "aggregate_revisions",
-        "accepted_at",
-        "signing_hashes",
-        "chain_hashes",
-        "events",
-    )
-    await connection.execute(sql.insert_events, asked | _columns(rows, names))
+    await connection.execute(sql.insert_events, asked | _columns(rows, _event_columns))
 
 
 async def _write_entities(connection: AsyncConnection[Any], asked: dict[str, Any], outcome: BatchOutcome) -> None:
@@ -112,21 +116,19 @@ async def _write_entities(connection: AsyncConnection[Any], asked: dict[str, Any
         for (group_id, _), change in outcome.changes.items()
     ]
     if rows:
-        names = ("group_ids", "kinds", "entity_ids", "revisions", "bodies")
-        await connection.execute(sql.upsert_entities, asked | _columns(rows, names))
+        await connection.execute(sql.upsert_entities, asked | _columns(rows, _entity_columns))
 
 
 async def _write_organization(connection: AsyncConnection[Any], asked: dict[str, Any], outcome: BatchOutcome) -> None:
     """Cards, keys and session epochs: rows of the Organization shard."""
     organization = outcome.organization
     if organization.cards:
-        rows = [(agent_id, version, card) for agent_id, (version, card) in organization.cards.items()]
-        names = ("agent_ids", "card_versions", "cards")
-        await connection.execute(sql.upsert_agent_cards, asked | _columns(rows, names))
+        cards = [(agent_id, version, card) for agent_id, (version, card) in organization.cards.items()]
+        columns = _columns(cards, ("agent_ids", "card_versions", "cards"))
+        await connection.execute(sql.upsert_agent_cards, asked | columns)
     if organization.keys:
-        names = ("key_ids", "principal_ids", "public_keys", "valid_from", "valid_until")
-        await connection.execute(sql.insert_agent_keys, asked | _columns(organization.keys, names))
+        await connection.execute(sql.insert_agent_keys, asked | _columns(organization.keys, _key_columns))
     if organization.sessions:
         sessions = [(agent_id, epoch, event_id) for agent_id, (epoch, event_id) in organization.sessions.items()]
-        names = ("agent_ids", "session_epochs", "event_ids")
-        await connection.execute(sql.raise_session_epochs, asked | _columns(sessions, names))
+        columns = _columns(sessions, ("agent_ids", "session_epochs", "event_ids"))
+        await connection.execute(sql.raise_session_epochs, asked | columns)
