@@ -1,24 +1,46 @@
 """What a message of a shard's stream carries: the Event's stored bytes, or a pointer in its place (OBX-2, RULE-18).
 
-The stream sequence of a message is its shard position. Every message has the three headers below. When the broker
-refuses an Event for good, a small pointer stands at its position, marked by `stub_header`: the reader fetches the
-Event from the replay service.
+The stream sequence of a message is its shard position. Every message has a mark, in one header: three would cost each
+sender and reader more than the Event's own bytes do. When the broker refuses an Event for good, a small pointer
+stands at its position, marked by `stub_header`: the reader fetches the Event from the replay service.
 """
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 from msgspec.json import Decoder, Encoder
 
-event_id_header: Final = "Weavehold-Event-Id"
-relay_epoch_header: Final = "Weavehold-Relay-Epoch"
-"""Lease epoch of the relay that published the message (decimal). A higher one than known: the reader stops and asks."""
-incarnation_header: Final = "Weavehold-Incarnation"
-"""Incarnation of the stream; an Event of an earlier one keeps its own in its history extension."""
+mark_header: Final = "Weavehold-Event"
+"""`<Event ID> <relay epoch> <incarnation>`."""
 stub_header: Final = "Weavehold-Stub"
 """Present on a pointer only; its value is the format of the body."""
 stub_format: Final = "pointer/1"
+
+
+class MessageMark(NamedTuple):
+    """What a message says of its Event and its publisher.
+
+    `relay_epoch` is the lease epoch of the relay that published it: a reader that meets a higher one than it knows
+    stops and asks. `incarnation` is that of the stream; an Event of an earlier one keeps its own inside (RULE-18).
+    """
+
+    event_id: str
+    relay_epoch: int
+    incarnation: str
+
+
+def mark_text(mark: MessageMark) -> str:
+    """The value of the mark header."""
+    return f"{mark.event_id} {mark.relay_epoch} {mark.incarnation}"
+
+
+def read_mark(headers: Mapping[str, str] | None) -> MessageMark | None:
+    """The mark of a message, None when it has none or one that no relay of ours writes."""
+    match (headers or {}).get(mark_header, "").split(" "):
+        case [event_id, epoch, incarnation] if epoch.isdecimal():
+            return MessageMark(event_id, int(epoch), incarnation)
+    return None
 
 
 class PointerStub(Struct, frozen=True, kw_only=True, rename="camel"):

@@ -15,7 +15,7 @@ from nats.js.api import Header
 
 from contracts import subjects
 from contracts.bounds import event_bytes_max
-from contracts.delivery import event_id_header, relay_epoch_header
+from contracts.delivery import MessageMark, read_mark
 from contracts.identifiers import ShardId, ShardPosition
 from outbox_relay.message import header_bytes_reserved
 from outbox_relay.outbox import LogHead
@@ -60,25 +60,20 @@ class Condition(Enum):
     """Its last message was published under a higher lease epoch: ask the primary for the lease again (RULE-18)."""
 
 
+unmarked: Final = MessageMark("", 0, "")
+"""The mark of a message that no relay published."""
 publishable: Final = frozenset({Condition.BEHIND, Condition.LEVEL})
-
-
-class LastMessage(Struct, frozen=True):
-    """What the last message of a stream says of itself: None and 0 when it has no such header."""
-
-    event_id: str | None
-    relay_epoch: int
 
 
 class StreamState(Struct, frozen=True):
     """A stream as the broker describes it.
 
-    `last` is None when the last message itself is gone (aged, purged); `retired` says that a later incarnation took
-    the subjects away.
+    `last` is the mark of its last message, None when that message is gone (aged, purged); `retired` says that a
+    later incarnation took the subjects away.
     """
 
     last_sequence: ShardPosition
-    last: LastMessage | None
+    last: MessageMark | None
     retired: bool
 
 
@@ -133,7 +128,7 @@ class ShardStream:
         if described is None:
             return None
         sequence = ShardPosition(described["state"]["last_seq"])
-        last = await self._last_message(name, sequence) if described["state"]["messages"] else None
+        last = await self._last_mark(name, sequence) if described["state"]["messages"] else None
         return StreamState(sequence, last, retired=described["config"]["subjects"] != [self._subjects])
 
     async def holders(self) -> list[str]:
@@ -192,16 +187,15 @@ class ShardStream:
                 return None
             raise
 
-    async def _last_message(self, name: str, sequence: ShardPosition) -> LastMessage | None:
-        """The headers of the last message, None when the message is gone."""
+    async def _last_mark(self, name: str, sequence: ShardPosition) -> MessageMark | None:
+        """The mark of the last message, None when the message is gone."""
         answer = await self._client.request(
             f"$JS.API.DIRECT.GET.{name}", json.dumps({"seq": sequence}).encode(), timeout=call_seconds_max
         )
         headers = answer.headers or {}
         if headers.get(Header.STATUS):
             return None
-        epoch = headers.get(relay_epoch_header, "")
-        return LastMessage(headers.get(event_id_header), int(epoch) if epoch.isdecimal() else 0)
+        return read_mark(headers) or unmarked
 
     async def _call(self, call: str, asked: dict[str, Any]) -> dict[str, Any]:
         message = await self._client.request(

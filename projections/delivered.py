@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct, ValidationError, field
 from nats.aio.msg import Msg
 
-from contracts.delivery import incarnation_header, read_stub, relay_epoch_header
+from contracts.delivery import read_mark, read_stub
 from contracts.identifiers import GroupSequence, ShardPosition
 from projections.arrival import Arrival, UnreadableEvent, read_arrival
 
@@ -38,9 +38,9 @@ def read_delivered(messages: Sequence[Msg]) -> Delivered:
     for message in messages:
         position = _position(message)
         headers = message.headers or {}
-        delivered.relay_epoch = max(delivered.relay_epoch, _number(headers.get(relay_epoch_header)))
-        if incarnation_header in headers:
-            delivered.incarnations.add(headers[incarnation_header])
+        if (mark := read_mark(headers)) is not None:
+            delivered.relay_epoch = max(delivered.relay_epoch, mark.relay_epoch)
+            delivered.incarnations.add(mark.incarnation)
         try:
             stub = read_stub(headers, message.data)
             if stub is None:
@@ -61,7 +61,3 @@ def _position(message: Msg) -> ShardPosition:
     """
     tokens = message.reply.split(".")
     return ShardPosition(int(tokens[5 if len(tokens) == 9 else 7]))
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text is not None and text.isdecimal() else 0

@@ -2,24 +2,18 @@
 
 import asyncio
 import json
-import os
 import secrets
-import signal
-import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from nats.aio.client import Client
 from psycopg import AsyncConnection
 
 from contracts import subjects
+from contracts.delivery import MessageMark, read_mark
 from contracts.identifiers import ShardId
 from ops.init import Organization
 from outbox_relay.held_shards import HeldShards
@@ -59,11 +53,19 @@ class Stored:
     headers: dict[str, str]
     data: bytes
 
+    @property
+    def mark(self) -> MessageMark:
+        mark = read_mark(self.headers)
+        assert mark is not None, f"message {self.sequence} on {self.subject} has no mark"
+        return mark
+
 
 class Shard:
     """One shard of an Organization: its log in the database and its stream at the broker."""
 
-    def __init__(self, connection: AsyncConnection[Any], client: Client, organization: Organization, shard_id: int) -> None:
+    def __init__(
+        self, connection: AsyncConnection[Any], client: Client, organization: Organization, shard_id: int
+    ) -> None:
         self.connection = connection
         self.client = client
         self.organization = organization
@@ -127,7 +129,7 @@ class Shard:
 
     async def compare(self, first: int = 1) -> None:
         """Stream and log hold the same from `first` on: nothing lost, doubled, skipped or out of order."""
-        messages = [(m.sequence, m.subject, m.headers["Weavehold-Event-Id"], m.data) for m in await self.messages()]
+        messages = [(m.sequence, m.subject, m.mark.event_id, m.data) for m in await self.messages()]
         assert messages == [tuple(row) for row in await self.log()][first - 1 :]
 
 

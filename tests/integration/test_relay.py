@@ -46,9 +46,8 @@ async def test_every_row_stands_at_its_position_in_order(
         for count in (1, 7, 120, 1, 2500):
             await shard.append(count)
         await shard.relayed()
-    last = (await shard.messages())[-1]
-    assert last.headers["Weavehold-Incarnation"] == organization.incarnation
-    assert last.headers["Weavehold-Relay-Epoch"] == "1"
+    mark = (await shard.messages())[-1].mark
+    assert (mark.relay_epoch, mark.incarnation) == (1, organization.incarnation)
 
 
 async def test_all_shards_are_relayed_each_to_its_own_stream(
