@@ -26,13 +26,14 @@ from ops.embedded.broker_server import BrokerServer
 from ops.embedded.postgres_server import PostgresServer
 from ops.init import Organization, initialize
 from services.agent.connect import Client, connect
-from services.agent.send_command import Answered
+from services.agent.send_command import Answered, RetryPolicy
 from services.agent.sign_command import Intent
 from services.process.database import connect as open_database
 from services.worker.work_plan import job_keys
 from tests.conftest import create_database, drop_database, template
 
-start_seconds = 20.0
+patient = RetryPolicy(deadline_seconds=90.0, attempts_max=200)
+"""Bounds of the first Principals' clients: the processes start beside whatever else the machine does."""
 mission_text = """
 format = 1
 [mission]
@@ -133,7 +134,7 @@ class Stack:
         plain = await self.closing.enter_async_context(
             connect(self.nats_url, self.organization.organization_id, self.key(name))
         )
-        return Client(plain.connection, plain.organization_id, plain.key, reopens_session=reopens)
+        return Client(plain.connection, plain.organization_id, plain.key, policy=patient, reopens_session=reopens)
 
     def worker(self, name: str, **variables: str) -> Process:
         """A Worker process of a registered Agent; not started."""
@@ -162,8 +163,8 @@ async def running_stack(
     }
     identity = organization.organization_id
     async with (
-        connect(nats_url, identity, organization.keys.registry) as registry,
-        connect(nats_url, identity, organization.keys.mission_owner) as owner,
+        connect(nats_url, identity, organization.keys.registry, policy=patient) as registry,
+        connect(nats_url, identity, organization.keys.mission_owner, policy=patient) as owner,
     ):
         stack = Stack(organization, nats_url, folder, variables, registry, owner)
         try:
@@ -220,7 +221,7 @@ class PlantedMission:
         intent = Intent(kind=kind, payload=payload, group_id=self.group_id, coordinator_epoch=epoch)
         return await accepted(self.coordinator, intent)
 
-    async def until(self, work_item_id: str, *states: str, seconds: float = 20.0) -> None:
+    async def until(self, work_item_id: str, *states: str, seconds: float = 60.0) -> None:
         """Wait until a WorkItem is in one of these states."""
         ends = time.monotonic() + seconds
         while True:

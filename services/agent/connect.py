@@ -155,6 +155,11 @@ class Client:
             self._follow_clock(answer.value.accepted_at)
         return answer
 
+    async def resend(self, command: SignedCommand, policy: RetryPolicy) -> Answer:
+        """Send the bytes of an earlier run once more, unchanged; nothing is built anew."""
+        subject = subjects.command_ingress(self.organization_id)
+        return await exchange(self._link, subject, command, read_receipt, policy=policy)
+
     def _follow_clock(self, told: str) -> None:
         """Correct the clock by the authority's time in an answer that came just now."""
         self._clock_offset = parse_timestamp(told) - parse_timestamp(current_time())

@@ -59,6 +59,10 @@ class CommandJournal:
         rows = await self._run(lambda: self._execute("read_unsettled_commands", {}))
         return [(row[0], _command(row[1:])) for row in rows]
 
+    async def clear(self) -> None:
+        """Forget everything: a new session has made it impossible that any of it is still accepted."""
+        await self._run(lambda: self._execute("clear_commands", {}))
+
     async def close(self) -> None:
         """Release the file."""
         if self._connection is not None:
@@ -69,7 +73,6 @@ class CommandJournal:
         return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def _open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
         self._connection = sqlite3.connect(self._path, timeout=busy_seconds, autocommit=True)
         for name in ("use_write_ahead_log", "flush_every_commit", "create_command_journal"):
             self._connection.execute(_sql[name])

@@ -1,0 +1,24 @@
+"""What a Worker's queue has applied, dropped and repaired, as metrics (OPS-1)."""
+
+from projections.apply_event import Applied
+from projections.projection import Projection
+from services.process.metrics import Metrics
+
+
+class ProgressReport:
+    """Counters of one projection, brought up to date after each commit."""
+
+    def __init__(self, metrics: Metrics, projection: Projection) -> None:
+        self._projection = projection
+        self._gaps_reported = 0
+        self._applied = metrics.counter("events_applied", "Events applied to the work queue")
+        self._duplicates = metrics.counter("duplicates_dropped", "Events that were applied already")
+        self._gaps = metrics.counter("gaps_filled", "Holes closed from the replay service")
+
+    def note(self, applied: Applied) -> None:
+        """Count what one transaction did, and the repairs before it."""
+        self._applied.add(applied.applied)
+        self._duplicates.add(applied.duplicates)
+        repaired = self._projection.progress.gaps_filled
+        self._gaps.add(repaired - self._gaps_reported)
+        self._gaps_reported = repaired
