@@ -84,6 +84,8 @@ LocalName = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9][a-zA-Z0-9._-]{0,127}\Z")
 """Name of a criterion or a deliverable inside its document."""
 Operation = Annotated[str, Meta(pattern=r"\A[a-z][a-z0-9._:-]*\Z", max_length=128)]
 MediaType = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+\Z")]
+Currency = Annotated[str, Meta(pattern=r"\A[A-Z]{3}\Z")]
+"""An ISO 4217 code."""
 NonNegativeNumber = Annotated[int, Meta(ge=0)] | Annotated[float, Meta(ge=0)]
 """A JSON number of 0 or more; an integral one is an int."""
 
@@ -198,7 +200,7 @@ class ResourceGrant(Document, frozen=True, kw_only=True):
 class Budget(Document, frozen=True, kw_only=True):
     """Six dimensions, at least one present; money needs its currency."""
 
-    currency: Annotated[str, Meta(pattern=r"\A[A-Z]{3}\Z")] | UnsetType = UNSET
+    currency: Currency | UnsetType = UNSET
     financial_limit: NonNegativeNumber | UnsetType = UNSET
     model_token_limit: SafeInteger | UnsetType = UNSET
     tool_call_limit: SafeInteger | UnsetType = UNSET

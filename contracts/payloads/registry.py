@@ -71,7 +71,7 @@ event_payloads: Final[Mapping[str, type[Document]]] = MappingProxyType(
         events.late_result_recorded: work.LateResultRecorded,
     }
 )
-"""Event kind → payload."""
+"""Event kind → payload; a kind that is missing here is stored and skipped (PRJ-5)."""
 
 
 def read_command_payload(command: Command) -> Document | Rejection:
@@ -97,15 +97,6 @@ def read_command_payload(command: Command) -> Document | Rejection:
         return read(filled, kind)
     except ValidationError as fault:
         return _refuse(command, Code.SCHEMA_VALIDATION_FAILED, f"payload of {command.kind}: {fault}")
-
-
-def read_event_payload(kind: str, payload: Mapping[str, Any]) -> Document | None:
-    """The typed payload of an Event, or None for a kind that is unknown here (PRJ-5).
-
-    Raises msgspec.ValidationError when a known kind carries another shape.
-    """
-    known = event_payloads.get(kind)
-    return None if known is None else read(payload, known)
 
 
 def _contract_fault(payload: Mapping[str, Any]) -> str | None:
