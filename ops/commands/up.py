@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ from rich.table import Table
 
 from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
-from ops.embedded.services import standard_services
+from ops.embedded.services import standard_services, worker
 from ops.embedded.supervisor import StackOptions, Supervisor
 from ops.embedded.unit import ServiceUnit
 from ops.output import JsonOption, print_result
@@ -71,11 +72,15 @@ def command(
     shards: Annotated[int | None, typer.Option(help="Shards of a new Organization.")] = None,
     authorities: Annotated[int, typer.Option(min=0, max=16, help="Authority processes.")] = 1,
     relays: Annotated[int, typer.Option(min=0, max=16, help="Relay processes.")] = 1,
+    workers: Annotated[
+        list[Path] | None,
+        typer.Option("--worker", exists=True, dir_okay=False, help="Key file of an Agent to run a Worker for."),
+    ] = None,
     nats_port: Annotated[int | None, typer.Option(min=1, max=65535, help="A fixed port for NATS.")] = None,
     directory: DirectoryOption = default_directory,
     as_json: JsonOption = False,
 ) -> None:
-    """Run PostgreSQL, NATS, authorities and relays on this machine until Ctrl-C; restart whatever dies.
+    """Run PostgreSQL, NATS, authorities, relays and Workers here until Ctrl-C; restart whatever dies.
 
     Makes the schema and the Organization when they are missing. Ports, token, keys and data stay in the directory. With
     WEAVEHOLD_DATABASE_URL or WEAVEHOLD_NATS_URL those servers are used instead of embedded ones. With --json the
@@ -85,9 +90,12 @@ def command(
     Examples:
       weavehold up
       weavehold up --authorities 2 --relays 2 --directory /var/lib/weavehold
+      weavehold up --worker agents/reader.json --worker agents/writer.json
       WEAVEHOLD_DATABASE_URL=postgresql://app@db/weavehold WEAVEHOLD_NATS_URL=nats://nats:4222 weavehold up
     """
     configure_logs("up", Environment().choice("WEAVEHOLD_LOG_LEVEL", log_levels, "warning"))
     options = StackOptions(organization_name=name, shard_count=shards, nats_port=nats_port)
-    stack = Supervisor(directory, standard_services(authorities=authorities, relays=relays), options)
+    services = standard_services(authorities=authorities, relays=relays)
+    services += [worker(key_file) for key_file in workers or ()]
+    stack = Supervisor(directory, services, options)
     asyncio.run(_run(stack, as_json))

@@ -107,6 +107,8 @@ class ServiceSpec:
     arguments: tuple[str, ...]
     variables: Mapping[str, str] = field(default_factory=dict)
     """`WEAVEHOLD_…` variables beside those of the stack."""
+    withheld: tuple[str, ...] = ()
+    """Variables of the stack that this service is never told."""
 
 
 class ServiceUnit:
@@ -154,8 +156,9 @@ class ServiceUnit:
         await asyncio.to_thread(self._end_leftover)
         self._port_file.unlink(missing_ok=True)
         environment = {
-            **os.environ,
-            **self._variables,
+            name: value for name, value in {**os.environ, **self._variables}.items() if name not in self.spec.withheld
+        }
+        environment |= {
             **self.spec.variables,
             "WEAVEHOLD_HEALTH_PORT": "0",
             "WEAVEHOLD_HEALTH_PORT_FILE": str(self._port_file),
