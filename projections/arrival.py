@@ -25,14 +25,14 @@ class UnreadableEvent(Exception):
     """Bytes that are no Event of a Group: something else stands at this place of the delivery."""
 
 
-class Principal(Struct, frozen=True):
+class Principal(Struct, frozen=True, gc=False):
     """Who acted."""
 
     type: ActorType
     id: str
 
 
-class EventExtension(Struct, frozen=True):
+class EventExtension(Struct, frozen=True, gc=False):
     """One extension; `data` stays as it came until somebody reads it."""
 
     version: str
@@ -40,7 +40,7 @@ class EventExtension(Struct, frozen=True):
     data: Raw
 
 
-class EventSignature(Struct, frozen=True, rename="camel"):
+class EventSignature(Struct, frozen=True, gc=False, rename="camel"):
     """The four members of a signature, as needed to find its end in the bytes."""
 
     algorithm: str
@@ -49,7 +49,11 @@ class EventSignature(Struct, frozen=True, rename="camel"):
     value: str
 
 
-class LoggedEvent(Struct, frozen=True, rename="camel"):
+# Nothing in these Structs can refer back to them, so the collector of cycles need not look at them (`gc=False`):
+# a replay makes many thousand at once.
+
+
+class LoggedEvent(Struct, frozen=True, gc=False, rename="camel"):
     """The members of an Event that consumers read. Whether it is authentic is settled by its chain, not by its shape.
 
     `payload` is undecoded JSON: a consumer decodes what it needs of the kinds that it cares about.
@@ -69,7 +73,7 @@ class LoggedEvent(Struct, frozen=True, rename="camel"):
     work_item_id: str | UnsetType = UNSET
 
 
-class Arrival(Struct, frozen=True):
+class Arrival(Struct, frozen=True, gc=False):
     """An Event with its place, recomputed, and the bytes that prove it."""
 
     event: LoggedEvent
@@ -77,7 +81,7 @@ class Arrival(Struct, frozen=True):
     raw: bytes
 
 
-class _History(Struct, frozen=True, rename="camel"):
+class _History(Struct, frozen=True, gc=False, rename="camel"):
     incarnation: str
     previous_hash: str
 
