@@ -23,6 +23,9 @@ commands: Final = {
     "authority": "Run one authority process",
     "relay": "Run one relay process",
     "worker": "Run one Worker process",
+    "send": "Send one Command and print its Receipt",
+    "group": "Look at one Group: its state, its Events",
+    "cursor": "Show how far everyone is in every Group",
 }
 """Every command with its summary, in the order of the help."""
 

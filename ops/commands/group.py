@@ -17,7 +17,7 @@ from contracts.documents.common import Actor, ActorType
 from contracts.event import Event
 from contracts.payloads.requests import GroupPage, GroupReplay, ReplayedEvent
 from contracts.rejection import Rejection
-from ops.cells import cell, time_left
+from ops.cells import cell, line, time_left
 from ops.command_fault import CommandFault
 from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
@@ -73,7 +73,7 @@ def events(
 ) -> None:
     """List a Group's Events in order, as they are in the log. With --json each Event has its signed bytes' members.
 
-    The answer's `next` is the --after of the following call, null at the head. Exits with 1 when there is no such Group.
+    The answer's `next` is the following --after, null at the head. Exits with 1 when there is no such Group.
 
     \b
     Examples:
@@ -117,16 +117,16 @@ async def _read_events(
 
 
 def _show_report(console: Console, report: GroupReport) -> None:
-    console.print(cell(f"Group {report.group_id} in shard {report.shard_id}, read at {report.read_at}"))
-    console.print(cell(f"head  sequence {report.head.sequence}, chain hash {report.head.chain_hash}"))
-    console.print(cell(f"      incarnation {report.head.incarnation}"))
-    console.print(cell("holds " + ", ".join(f"{kind} {amount}" for kind, amount in sorted(report.entities.items()))))
+    console.print(line(f"Group {report.group_id} in shard {report.shard_id}, read at {report.read_at}"))
+    console.print(line(f"head  sequence {report.head.sequence}, chain hash {report.head.chain_hash}"))
+    console.print(line(f"      incarnation {report.head.incarnation}"))
+    console.print(line("holds " + ", ".join(f"{kind} {amount}" for kind, amount in sorted(report.entities.items()))))
     if report.mission is not None:
         mission = report.mission
-        console.print(cell(f"\u25b8 {mission.title} ({mission.mission_id})"))
-        console.print(cell(f"  {mission.state}, revision {mission.revision}, due {mission.deadline}"))
-        console.print(cell(f"  owner {mission.mission_owner}"))
-        console.print(cell(f"  Coordinator {mission.coordinator}, epoch {mission.coordinator_epoch}"))
+        console.print(line(f"\u25b8 {mission.title} ({mission.mission_id})"))
+        console.print(line(f"  {mission.state}, revision {mission.revision}, due {mission.deadline}"))
+        console.print(line(f"  owner {mission.mission_owner}"))
+        console.print(line(f"  Coordinator {mission.coordinator}, epoch {mission.coordinator_epoch}"))
     _print_rows(
         console,
         ("member", "role", "state", "epoch", "visible after"),
@@ -163,6 +163,6 @@ def _show_events(console: Console, page: GroupPage) -> None:
         cells = (event.group_sequence, event.occurred_at, event.kind, event.actor.id, work_item, event.event_id)
         table.add_row(*(cell(value) for value in cells))
     console.print(table)
-    console.print(cell(f"head at sequence {page.head.sequence}"))
+    console.print(line(f"head at sequence {page.head.sequence}"))
     if page.next is not None:
         console.print(f"more follows: --after {page.next}")
