@@ -10,6 +10,7 @@ from contracts.event import lease_expired, lease_revoked
 from contracts.identifiers import OwnershipEpoch
 from contracts.rejection import Code, Rejection
 from services.authority.decide import rules
+from tests.builders import identifier
 from tests.scene import (
     Document,
     Scene,
@@ -18,7 +19,6 @@ from tests.scene import (
     coordinator,
     creation,
     evidence,
-    identifier,
     item,
     message,
     operator,
@@ -61,7 +61,14 @@ def _end_membership(draft: Draft) -> None:
 
 
 def _pass(seconds: float) -> Callable[[Draft], None]:
-    return lambda draft: draft.scene.pass_time(seconds) and None
+    def wait(draft: Draft) -> None:
+        draft.scene.pass_time(seconds)
+
+    return wait
+
+
+def _revoke_rival(draft: Draft) -> None:
+    draft.scene.register(rival, status="revoked")
 
 
 def _mission_awaits(draft: Draft) -> None:
@@ -127,7 +134,7 @@ def test_the_first_fault_of_an_authorisation_decides(first: int) -> None:
 
 accept_faults: Final[list[Fault]] = [
     (Code.INVALID_COMMAND, _pay("workItemId", "urn:test:unknown")),
-    (Code.AUTH_FORBIDDEN, lambda draft: draft.scene.register(rival, status="revoked") and None),
+    (Code.AUTH_FORBIDDEN, _revoke_rival),
     (Code.REVISION_CONFLICT, _set("expectedRevision", 1)),
     (Code.WORK_OFFER_EXPIRED, _pass(300)),
 ]
@@ -186,8 +193,8 @@ def test_identifiers_in_envelope_and_payload_agree() -> None:
     assert scene.code("work.submit", scene.submission(), worker, workItemId=other) is Code.INVALID_COMMAND
     assert scene.code("artifact.publish", published, worker, workItemId=other) is Code.INVALID_COMMAND
     assert scene.code("artifact.publish", strange_artifact, worker) is Code.INVALID_COMMAND
-    for wrong in ({"groupId": other}, {"workItemId": other}):
-        submission = scene.submission(evidence=[evidence(**wrong)])
+    for wrong in ("groupId", "workItemId"):
+        submission = scene.submission(evidence=[evidence() | {wrong: other}])
         assert scene.code("work.submit", submission, worker) is Code.INVALID_COMMAND
 
 

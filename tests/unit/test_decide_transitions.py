@@ -14,7 +14,7 @@ from contracts.group_state import folded_kinds
 from contracts.rejection import Code, Rejection
 from contracts.transitions import mission_transitions, work_item_transitions
 from services.authority.decide import rules
-from tests.builders import principal
+from tests.builders import identifier, principal
 from tests.scene import (
     Document,
     Scene,
@@ -26,7 +26,6 @@ from tests.scene import (
     coordinator,
     creation,
     evidence,
-    identifier,
     item,
     message,
     owner,
