@@ -5,6 +5,9 @@ that member can be cut out of them: in canonical order only `workItemId` can fol
 with what the parsed members must look like. The rest is hashed as it stands. Bytes that only resemble canonical ones
 therefore get another hash than the signed one, never a false match; for them the hash is computed from the parsed
 document instead (`contracts.canonical.signing_bytes`), which is the definition.
+
+The Structs here hold nothing that could refer back to them, so the collector of cycles passes them over (`gc=False`):
+a replay makes many thousand at once.
 """
 
 import hashlib
@@ -47,10 +50,6 @@ class EventSignature(Struct, frozen=True, gc=False, rename="camel"):
     created_at: str
     key_id: str
     value: str
-
-
-# Nothing in these Structs can refer back to them, so the collector of cycles need not look at them (`gc=False`):
-# a replay makes many thousand at once.
 
 
 class LoggedEvent(Struct, frozen=True, gc=False, rename="camel"):
