@@ -6,7 +6,7 @@ from msgspec import convert
 from contracts.documents.common import CapabilityRef
 from services.authority.capabilities import capability_pins, serves
 from tests.builders import principal
-from tests.scene import capability, card, card_document
+from tests.mission_documents import capability, card, card_document
 
 
 @pytest.mark.parametrize(

@@ -17,9 +17,8 @@ from contracts.entities import EntityKey, WorkItemRecord
 from contracts.group_state import GroupState, decode_entity, entity_bytes, evolve, state_digest
 from contracts.rejection import Rejection
 from tests.builders import identifier, test_group, test_organization
-from tests.scene import (
+from tests.mission_documents import (
     Document,
-    Scene,
     approval,
     artifact,
     content,
@@ -31,6 +30,7 @@ from tests.scene import (
     rival,
     worker,
 )
+from tests.scene import Scene
 
 items: Final = ("urn:test:work:1", "urn:test:work:2")
 agents: Final = (worker, rival)

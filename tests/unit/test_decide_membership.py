@@ -8,7 +8,8 @@ from contracts.documents.common import ActorType
 from contracts.documents.membership import Membership, MembershipState, Role
 from contracts.rejection import Code
 from tests.builders import later, principal
-from tests.scene import Document, Scene, coordinator, item, message, operator, owner, rival, stranger, worker
+from tests.mission_documents import Document, coordinator, item, message, operator, owner, rival, stranger, worker
+from tests.scene import Scene
 
 guest = principal("guest", ActorType.HUMAN)
 

@@ -9,7 +9,8 @@ from contracts.entities import ConversationRecord, EntityKind
 from contracts.group_entities import changed
 from contracts.rejection import Code
 from tests.builders import identifier
-from tests.scene import Scene, item, message, operator, owner, stranger, worker
+from tests.mission_documents import item, message, operator, owner, stranger, worker
+from tests.scene import Scene
 
 
 def test_a_message_is_committed_as_context() -> None:

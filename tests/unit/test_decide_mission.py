@@ -7,8 +7,7 @@ from contracts.documents.membership import MembershipState, Role
 from contracts.documents.mission import MissionState
 from contracts.payloads.mission import MissionCreated
 from contracts.rejection import Code
-from tests.scene import (
-    Scene,
+from tests.mission_documents import (
     approval,
     content,
     coordinator,
@@ -22,6 +21,7 @@ from tests.scene import (
     stranger,
     worker,
 )
+from tests.scene import Scene
 
 # --- creation ------------------------------------------------------------------------------------------------------
 

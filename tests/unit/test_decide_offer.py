@@ -10,9 +10,8 @@ from contracts.documents.work_item import OfferStatus, WorkItemState
 from contracts.payloads.work import WorkAuthorized, WorkOfferAccepted, WorkOfferCreated
 from contracts.rejection import Code, Rejection
 from tests.builders import later
-from tests.scene import (
+from tests.mission_documents import (
     Document,
-    Scene,
     capability,
     contract,
     coordinator,
@@ -24,6 +23,7 @@ from tests.scene import (
     stranger,
     worker,
 )
+from tests.scene import Scene
 
 
 def authorize(work_item_id: str = item, **members: Any) -> Document:

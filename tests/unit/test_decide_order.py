@@ -11,9 +11,8 @@ from contracts.identifiers import OwnershipEpoch
 from contracts.rejection import Code, Rejection
 from services.authority.decide import rules
 from tests.builders import identifier
-from tests.scene import (
+from tests.mission_documents import (
     Document,
-    Scene,
     artifact,
     contract,
     coordinator,
@@ -28,6 +27,7 @@ from tests.scene import (
     stranger,
     worker,
 )
+from tests.scene import Scene
 
 
 class Draft:

@@ -8,8 +8,7 @@ from contracts.event import agent_card_registered, session_opened
 from contracts.rejection import Code
 from services.authority.decide import agents_consulted, home_group, identifiers_claimed, nested_documents
 from tests.builders import principal, test_group
-from tests.scene import (
-    Scene,
+from tests.mission_documents import (
     approval,
     artifact,
     card_document,
@@ -24,6 +23,7 @@ from tests.scene import (
     rival,
     worker,
 )
+from tests.scene import Scene
 
 new_agent = principal("new-agent")
 

@@ -15,9 +15,8 @@ from contracts.rejection import Code, Rejection
 from contracts.transitions import mission_transitions, work_item_transitions
 from services.authority.decide import rules
 from tests.builders import identifier, principal
-from tests.scene import (
+from tests.mission_documents import (
     Document,
-    Scene,
     approval,
     artifact,
     artifact_id,
@@ -32,6 +31,7 @@ from tests.scene import (
     rival,
     worker,
 )
+from tests.scene import Scene
 
 Step = tuple[str, Callable[[Scene], Document], Actor]
 

@@ -15,9 +15,8 @@ from contracts.rejection import Code
 from services.authority.decide import overdue
 from services.authority.decision import LateResult, authority
 from tests.builders import identifier, later
-from tests.scene import (
+from tests.mission_documents import (
     Document,
-    Scene,
     artifact,
     artifact_id,
     content,
@@ -30,6 +29,7 @@ from tests.scene import (
     rival,
     worker,
 )
+from tests.scene import Scene
 
 
 def execution(scene: Scene) -> Lease:

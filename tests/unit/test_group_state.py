@@ -24,7 +24,8 @@ from contracts.group_state import (
 )
 from contracts.identifiers import GroupSequence
 from tests.builders import build_event, signing_key, test_group, test_organization
-from tests.scene import Scene, artifact, coordinator, evidence, item, message, owner, rival, worker
+from tests.mission_documents import artifact, coordinator, evidence, item, message, owner, rival, worker
+from tests.scene import Scene
 
 
 def finished() -> Scene:
