@@ -6,6 +6,7 @@ from typing import Final
 
 from msgspec import UNSET, Raw, UnsetType
 
+from contracts.documents.mission import MissionState
 from contracts.event import late_result_recorded, lease_expired, lease_revoked
 from projections.arrival import LoggedEvent
 from projections.consumer import Statement, Value
@@ -127,6 +128,8 @@ class WorkQueue:
         conversation = None if event.conversation_id is UNSET else event.conversation_id
         place = _place(event, created.work_item_id)
         yield Statement("put_contract", {**place, "conversation_id": conversation, "contract": _json(created.contract)})
+        # Work is offered in active Missions only: a late member learns here what its Mission's state is.
+        yield Statement("put_mission_state", {"group_id": event.group_id, "state": MissionState.ACTIVE.value})
         # The new offers replace the earlier ones, also where they name other Agents.
         yield _settle(event, created.work_item_id, "withdrawn")
         for offer in created.offers:
