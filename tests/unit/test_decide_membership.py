@@ -40,7 +40,7 @@ def test_a_new_member_sees_what_follows() -> None:
 
 
 def test_a_change_raises_the_epoch_and_keeps_the_view() -> None:
-    """MWP-EVT-007, ACC-6: each change is the next Membership Epoch; Commands under the old one are MEMBERSHIP_STALE."""
+    """MWP-EVT-007, ACC-6, RULE-13: one role per Membership; each change is its next epoch, the old one is stale."""
     scene = Scene().with_mission()
     before = membership(scene, worker)
     scene.accept("membership.change", change(worker, "observer", scopes=["read"]), owner)

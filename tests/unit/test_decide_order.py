@@ -290,12 +290,13 @@ def test_overdue_facts_need_no_well_formed_payload() -> None:
 
 
 def test_a_replaced_session_is_found_by_any_command_of_the_agent() -> None:
-    """ACC-1, RULE-07: before the Agent's next Command in the Group its old executions are revoked, all of them."""
+    """ACC-1, ACC-4, RULE-07: before the Agent's next Command its old executions are revoked, all in one transition."""
     scene = Scene().with_work("active").with_work("active", "urn:test:second", inputArtifacts=[other_content])
     scene.replace_session(worker)
     before = len(scene.events)
     assert scene.code("message.post", message(), worker, sessionEpoch=1) is Code.AUTH_STALE_SESSION
     assert [event.kind for event in scene.events[before:]] == [lease_revoked, lease_revoked]
+    assert [event.sequence for event in scene.events[before:]] == [before + 1, before + 2]
     assert {scene.work(name).item.state.value for name in (item, "urn:test:second")} == {"queued"}
     scene.accept("message.post", message(), worker)
     assert len(scene.events) == before + 3
