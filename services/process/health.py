@@ -27,6 +27,8 @@ from services.process.metrics import Metrics
 
 check_seconds_max: Final = 2.0
 """Seconds after which an unanswered check counts as failed."""
+backlog_max: Final = 64
+"""Connections that wait for the server to take them."""
 dependencies_max: Final = 64
 """Named dependencies of one process."""
 
@@ -92,7 +94,7 @@ class Health:
     def __init__(self) -> None:
         """Start with none: a process without any is ready."""
         self._checks: dict[str, Check] = {}
-        self._heartbeats: dict[str, Heartbeat] = {}
+        self._asked: dict[str, asyncio.Task[Finding]] = {}
         self._stopping = False
 
     def add(self, name: str, check: Check) -> None:
@@ -134,12 +136,10 @@ class Health:
             return heartbeat.finding()
 
         self.add(f"loop:{name}", check)
-        self._heartbeats[name] = heartbeat
         return heartbeat
 
     def forget_loop(self, name: str) -> None:
         """Forget a loop that ended as planned."""
-        self._heartbeats.pop(name, None)
         self.remove(f"loop:{name}")
 
     def stop(self) -> None:
@@ -155,13 +155,27 @@ class Health:
         return found
 
     async def _ask(self, name: str) -> Finding:
+        task = self._asked.get(name)
+        if task is None or task.done():
+            task = asyncio.create_task(self._checked(name), name=f"check-{name}")
+            self._asked[name] = task
+        # Not cancelled when it is late: a cancelled query may take longer to end than the probe may take to answer.
+        # The next probe finds it still running and waits for the same answer, so that checks never pile up.
+        await asyncio.wait({task}, timeout=check_seconds_max)
+        return task.result() if task.done() else Finding.failed(f"no answer within {check_seconds_max:g} s")
+
+    async def _checked(self, name: str) -> Finding:
         try:
-            async with asyncio.timeout(check_seconds_max):
-                return await self._checks[name]()
-        except TimeoutError:
-            return Finding.failed(f"{name} did not answer within {check_seconds_max:g} s")
+            return await self._checks[name]()
         except Exception as error:  # noqa: BLE001 - fail closed: whatever goes wrong is "not ready"
             return Finding.failed(f"{type(error).__name__}: {error}")
+
+    async def close(self) -> None:
+        """End the checks that are still under way."""
+        unfinished = [task for task in self._asked.values() if not task.done()]
+        for task in unfinished:
+            task.cancel()
+        await asyncio.gather(*unfinished, return_exceptions=True)
 
 
 def health_routes(health: Health, metrics: Metrics) -> list[Route]:
@@ -210,6 +224,8 @@ class HealthServer:
         try:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             self._socket.bind((host, port))
+            # From here on the kernel holds connections until the server runs: a told port always answers.
+            self._socket.listen(backlog_max)
         except BaseException:
             self._socket.close()
             raise

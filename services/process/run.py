@@ -173,6 +173,7 @@ async def _run(name: str, settings: Settings, serve: Serve) -> int:
         await process.run(serve)
     finally:
         await server.close()
+        await process.health.close()
         process.metrics.close()
         await asyncio.to_thread(process.tracing.close)
     _log.info("stopped", failures=process.failures)
