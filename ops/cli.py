@@ -26,6 +26,8 @@ commands: Final = {
     "send": "Send one Command and print its Receipt",
     "group": "Look at one Group: its state, its Events",
     "cursor": "Show how far everyone is in every Group",
+    "verify": "Prove that log, Receipts, stream, state and projections agree",
+    "bench": "Measure, each figure as a ratio to a bare baseline",
 }
 """Every command with its summary, in the order of the help."""
 

@@ -1,0 +1,86 @@
+"""`weavehold verify`."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from ops.cells import cell
+from ops.embedded.directory import StackDirectory, default_directory
+from ops.embedded.environment import DirectoryOption
+from ops.output import JsonOption, print_result
+from ops.running_stack import broker_access, database_access
+from ops.verify.finding import Report
+from ops.verify.run import verify_all
+
+
+def command(
+    projection: Annotated[
+        list[Path] | None,
+        typer.Option(help="SQLite file of a projection; by default all that lie in the directory. May be repeated."),
+    ] = None,
+    stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Compare the streams at the broker too.")] = True,
+    directory: DirectoryOption = default_directory,
+    as_json: JsonOption = False,
+) -> None:
+    """Prove that log, chain, signatures, Receipts, stream, stored state and projections agree; exit 1 if not.
+
+    Run it while nothing is being accepted: what is on its way shows as a lag.
+
+    \b
+    Examples:
+      weavehold verify
+      weavehold verify --json
+      weavehold verify --no-stream --projection worker-a.sqlite
+    """
+    report = asyncio.run(_verify(directory, projection, stream))
+    print_result(described(report), as_json=as_json, people=lambda console: show(console, report))
+    if not report.ok:
+        raise typer.Exit(1)
+
+
+async def _verify(directory: Path, projections: list[Path] | None, stream: bool) -> Report:
+    database = database_access(directory)
+    broker = broker_access(directory) if stream else None
+    files = projection_files(directory) if projections is None else projections
+    return await verify_all(
+        database.url,
+        database.organization_id,
+        nats_url=None if broker is None else broker.url,
+        nats_token=None if broker is None else broker.token,
+        projections=files,
+    )
+
+
+def projection_files(directory: Path) -> list[Path]:
+    """The projections that lie in a stack's directory: those of its Workers and of its server-side consumers."""
+    home = StackDirectory.at(directory).path
+    return sorted(file for folder in ("workers", "projections") for file in (home / folder).glob("*.sqlite"))
+
+
+def described(report: Report) -> dict[str, Any]:
+    """The report as one JSON object: `ok`, what was examined per check, and the findings."""
+    return {
+        "ok": report.ok,
+        "examined": report.examined,
+        "found": report.found,
+        "findings": [msgspec.to_builtins(finding) for finding in report.findings],
+    }
+
+
+def show(console: Console, report: Report) -> None:
+    """The report as tables."""
+    table = Table("check", "examined", "findings")
+    found = report.by_check()
+    for check in dict.fromkeys([*report.examined, *found]):
+        table.add_row(cell(check), cell(report.examined.get(check, 0)), cell(found[check]))
+    console.print(table)
+    for finding in report.findings:
+        where = finding.group_id or (f"shard {finding.shard_id}" if finding.shard_id is not None else "")
+        place = finding.sequence if finding.sequence is not None else finding.position
+        console.print(cell(f"{finding.check}: {where} {'' if place is None else place}: {finding.message}"))
+    console.print(cell("everything agrees" if report.ok else f"{report.found} findings"))

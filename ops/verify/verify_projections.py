@@ -1,0 +1,170 @@
+"""Each projection against the fold of the log at its own Cursors, digest for digest (MWP-WRK-008, NEW-4)."""
+
+import sqlite3
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from psycopg import AsyncConnection
+
+from contracts.cursor import Cursor
+from contracts.entities import MembershipRecord, decode_entity
+from contracts.group_state import EntityKind
+from contracts.identifiers import GroupSequence
+from contracts.payloads.requests import GroupHead, GroupPage, ReplayedEvent
+from ops.cursor_report import judge_cursors
+from ops.verify.finding import Finding, Report
+from ops.verify.verify_log import page_rows_max, sql
+from projections.consumer import Consumer
+from projections.digest import GroupDigest, projection_digests
+from projections.history import HistoryBroken
+from projections.listing import listed_consumers
+from projections.projection import Projection
+from projections.rebuild import rebuild
+from projections.store.sqlite import SqliteStore, SqliteTransaction
+from services.process.statements import load
+
+store_sql = load("projections.store")
+
+
+class NotAProjection(Exception):
+    """The file holds no projection of this Organization that this version can read; the message names it."""
+
+
+class LogHistory:
+    """`projections.history.HistorySource` straight from the log, each Group ending at a given Cursor."""
+
+    def __init__(self, connection: AsyncConnection[Any], organization_id: str, ends: Mapping[str, Cursor]) -> None:
+        """`ends` holds the place at which the history of each Group shall end."""
+        self._connection = connection
+        self._organization_id = organization_id
+        self._ends = ends
+
+    async def page(self, group_id: str, after: GroupSequence, limit: int) -> GroupPage:
+        """Up to `limit` Events after `after`, at most to the Group's end."""
+        end = self._ends[group_id]
+        asked = {
+            "organization_id": self._organization_id,
+            "group_id": group_id,
+            "after": after,
+            "rows_max": min(limit, page_rows_max, max(0, end.sequence - after)),
+        }
+        rows = await (await self._connection.execute(sql.read_chained_page, asked, binary=True)).fetchall()
+        last = rows[-1][0] if rows else end.sequence
+        return GroupPage(
+            events=tuple(ReplayedEvent(event=msgspec.Raw(raw), chain_hash=chain.hex()) for _, raw, chain in rows),
+            next=last if last < end.sequence else None,
+            head=_head(end),
+        )
+
+    async def heads(self, group_ids: Sequence[str]) -> Sequence[GroupHead]:
+        """The ends of these Groups."""
+        return [_head(self._ends[group_id]) for group_id in group_ids if group_id in self._ends]
+
+
+class _Live(Struct, frozen=True):
+    """A live projection as one reading transaction saw it."""
+
+    consumer: Consumer
+    cursors: dict[str, Cursor]
+    digests: tuple[GroupDigest, ...]
+
+
+async def verify_projections(
+    connection: AsyncConnection[Any], organization_id: str, files: Sequence[Path], report: Report
+) -> None:
+    """Rebuild each projection from the log beside the live one, up to the same places, and compare."""
+    for file in files:
+        try:
+            live = _read(file, organization_id)
+        except NotAProjection as fault:
+            report.add(Finding(check="projections", message=str(fault)))
+            continue
+        on_history: dict[str, Cursor] = {}
+        for line in await judge_cursors(connection, organization_id, list(live.cursors.values())):
+            report.count("cursors")
+            if line.verdict.is_finding:
+                message = f"the Cursor of {live.consumer.name} in {file.name} is not on this history: {line.verdict.value}"
+                report.add(
+                    Finding(check="cursors", message=message, group_id=line.group_id, sequence=line.sequence)
+                )
+            else:
+                on_history[line.group_id] = live.cursors[line.group_id]
+        await _compare(connection, organization_id, file, live, on_history, report)
+
+
+async def _compare(
+    connection: AsyncConnection[Any],
+    organization_id: str,
+    file: Path,
+    live: _Live,
+    ends: dict[str, Cursor],
+    report: Report,
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="weavehold-verify-") as folder:
+        store = await SqliteStore.open(Path(folder) / "rebuilt.sqlite", live.consumer, organization_id)
+        try:
+            projection = Projection(store)
+            projection.visible_after = await _visible_after(connection, organization_id, live.consumer.variant, ends)
+            await rebuild(projection, LogHistory(connection, organization_id, ends), sorted(ends))
+            rebuilt = await store.read(lambda transaction: projection_digests(transaction, live.consumer))
+        except HistoryBroken as fault:
+            message = f"{live.consumer.name} in {file.name} cannot be rebuilt: {fault}"
+            report.add(Finding(check="projections", message=message))
+            return
+        finally:
+            await store.close()
+    expected = {digest.group_id: digest.digest for digest in rebuilt}
+    for digest in live.digests:
+        report.count("projections")
+        if digest.group_id in ends and expected.get(digest.group_id) != digest.digest:
+            message = f"rows of {live.consumer.name} in {file.name} differ from the fold of the log"
+            report.add(
+                Finding(check="projections", message=message, group_id=digest.group_id, sequence=digest.sequence)
+            )
+
+
+def _read(file: Path, organization_id: str) -> _Live:
+    """The Cursors and digests of a projection's file, opened for reading only. Raises NotAProjection."""
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)) as database:
+            database.execute(store_sql.begin_reading)
+            _, name, version, variant, owner = database.execute(store_sql.read_meta).fetchone() or (0, "", 0, "", "")
+            consumer = _consumer(name, version, variant)
+            if consumer is None or owner != organization_id:
+                raise NotAProjection(f"{file} holds {name or 'nothing'} {version} of {owner or 'nobody'}, not ours")
+            transaction = SqliteTransaction(database, consumer)
+            cursors = {cursor.group_id: cursor for cursor in transaction.cursors()}
+            return _Live(consumer, cursors, projection_digests(transaction, consumer))
+    except sqlite3.Error as fault:
+        raise NotAProjection(f"{file} cannot be read as a projection: {fault}") from fault
+
+
+def _consumer(name: str, version: int, variant: str) -> Consumer | None:
+    identity = (name, version, variant)
+    listed = listed_consumers(variant)
+    return next((each for each in listed if (each.name, each.version, each.variant) == identity), None)
+
+
+async def _visible_after(
+    connection: AsyncConnection[Any], organization_id: str, member: str, ends: Mapping[str, Cursor]
+) -> dict[str, GroupSequence]:
+    """Where a late member's history begins in each Group; nothing for a projection that is nobody's own."""
+    asked = {"organization_id": organization_id, "principal_id": member, "group_ids": list(ends)}
+    cursor = await connection.execute(sql.read_memberships_of, asked, binary=True)
+    starts: dict[str, GroupSequence] = {}
+    for group_id, body in await cursor.fetchall():
+        record = decode_entity(EntityKind.MEMBERSHIP, body)
+        if isinstance(record, MembershipRecord):
+            starts[group_id] = GroupSequence(record.membership.visibility_start_sequence)
+    return starts
+
+
+def _head(end: Cursor) -> GroupHead:
+    return GroupHead(
+        incarnation=end.incarnation, group_id=end.group_id, sequence=end.sequence, chain_hash=end.chain_hash.hex()
+    )
