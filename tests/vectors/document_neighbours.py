@@ -54,6 +54,8 @@ no_uris: Final = (
     "urn:" + "a" * 508,
     "urn:" + "a" * 509,
 )
+principal_types: Final = ("agent", "human", "service")
+"""What a Principal could be where the schema allows only one of them."""
 other_types: Final[tuple[Any, ...]] = (None, True, 0, 1.0, 0.5, -1, "", "x", [], ["x"], {}, {"x": 1})
 unknown_names: Final = ("unknown", "", "\ud800", "work_item_id")
 
@@ -105,6 +107,8 @@ def _options(located: Located) -> list[Any]:
     file, part = resolved(located)
     if "enum" in part:
         return list(part["enum"])
+    if part.get("const") in principal_types:
+        return list(principal_types)
     return [option for inner in part.get("anyOf", ()) for option in _options((file, inner))]
 
 
