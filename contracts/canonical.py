@@ -43,17 +43,16 @@ def parse_strict(raw: bytes, limit_bytes: int) -> Any:
     if len(raw) > limit_bytes:
         raise ParseFault(f"{len(raw)} bytes exceed the limit of {limit_bytes}")
     _check_depth(raw)
-    if b"\\" in raw and _colon_escape in raw:
+    if _backslash in raw and _colon_escape in raw:
         return _parse_fully(raw)
     try:
         value = _plain_decoder.decode(raw)
-        members_kept = _plain_encoder.encode(value).count(b":")
+        encoded = _plain_encoder.encode(value)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return _parse_fully(raw)
     # The decoder keeps the last of two members of one name: the other's colon is missing then.
-    if members_kept != raw.count(b":") or not _holds_safe_integers_only(value):
-        return _parse_fully(raw)
-    return value
+    all_members_kept = encoded == raw or encoded.count(b":") == raw.count(b":")
+    return value if all_members_kept and _holds_safe_integers_only(value) else _parse_fully(raw)
 
 
 def canonical_bytes(value: Any) -> bytes:
@@ -74,13 +73,16 @@ def canonical_bytes(value: Any) -> bytes:
 
 def signing_bytes(document: Mapping[str, Any]) -> bytes:
     """What a signature covers: the document without its top-level `signature`. Raises CanonicalizationFault."""
-    return canonical_bytes({name: value for name, value in document.items() if name != "signature"})
+    unsigned = dict(document)
+    unsigned.pop("signature", None)
+    return canonical_bytes(unsigned)
 
 
 # The plain road.
 
 _plain_decoder: Final = msgspec.json.Decoder()
 _plain_encoder: Final = msgspec.json.Encoder(order="sorted")
+_backslash: Final = ord("\\")
 _colon_escape: Final = b"\\u003"
 _pack: Final = msgspec.msgpack.Encoder().encode
 _plain_scalars: Final = frozenset({str, bool, type(None)})
@@ -89,14 +91,14 @@ _plain_scalars: Final = frozenset({str, bool, type(None)})
 def _holds_safe_integers_only(value: Any) -> bool:
     """Whether surely no number in the value is a float or beyond ±(2^53-1). A Struct may get a "no" in error.
 
-    MessagePack opens every float and every integer of more than 32 bits with one of five bytes; bytes that are not
-    in its encoding (made in C) need no search in the value.
+    MessagePack opens every binary64 and every integer of more than 32 bits with one of three bytes. Where they are
+    not in its encoding, which is made in C, nobody needs to search the value.
     """
     try:
         packed = _pack(value)
     except OverflowError:
         return False
-    if b"\xcb" in packed or b"\xcf" in packed or b"\xd3" in packed or b"\xca" in packed:
+    if 0xCB in packed or 0xCF in packed or 0xD3 in packed:
         return _search_found_safe_integers_only(value)
     return True
 
@@ -122,9 +124,9 @@ def _may_sort_otherwise(encoded: bytes) -> bool:
 
     It does only between U+E000…U+FFFF and U+10000 and up, whose UTF-8 begins with EE or EF and F0 to F4.
     """
-    if b"\xee" not in encoded and b"\xef" not in encoded:
+    if 0xEE not in encoded and 0xEF not in encoded:
         return False
-    return any(lead in encoded for lead in (b"\xf0", b"\xf1", b"\xf2", b"\xf3", b"\xf4"))
+    return any(lead in encoded for lead in range(0xF0, 0xF5))
 
 
 # The full road, in.

@@ -7,7 +7,6 @@ made or read only here.
 """
 
 import binascii
-import re
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -36,22 +35,29 @@ key_file_bytes_max: Final = 4096
 """Bytes of one key file."""
 
 _identity: Final = b"\x01" + b"\x00" * 31
-_alphabet: Final = re.compile(r"[A-Za-z0-9_-]*")
+_refused: Final = b"!"
+_to_url: Final = bytes.maketrans(b"+/", b"-_")
+_from_url: Final = bytes.maketrans(b"-_+/=", b"+/" + 3 * _refused)
+_any_character: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_last_characters: Final = (_any_character, "", _any_character[::16], _any_character[::4])
+"""Characters that may end a text of 0, 1, 2, 3 characters modulo 4: those whose unused bits are clear."""
 
 
 def base64url_text(data: bytes) -> str:
     """Canonical base64url without padding."""
-    return binascii.b2a_base64(data, newline=False).decode().rstrip("=").replace("+", "-").replace("/", "_")
+    return binascii.b2a_base64(data, newline=False).translate(_to_url).rstrip(b"=").decode()
 
 
 def base64url_bytes(text: str) -> bytes | None:
     """The bytes of canonical unpadded base64url; None for any other alphabet, padding, or unused bits that are set."""
-    if len(text) % 4 == 1 or not _alphabet.fullmatch(text):
+    try:
+        data = binascii.a2b_base64(
+            text.encode("ascii").translate(_from_url) + b"=" * (-len(text) % 4), strict_mode=True
+        )
+    except ValueError:
         return None
-    standard = text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4)
-    data = binascii.a2b_base64(standard)
     # Set unused bits decode to the same bytes as clear ones: only one spelling may count.
-    return data if base64url_text(data) == text else None
+    return data if text[-1:] in _last_characters[len(text) % 4] else None
 
 
 def is_prime_order_point(point: bytes) -> bool:

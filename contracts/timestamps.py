@@ -5,7 +5,7 @@ fraction digits it has; `datetime` values are for what needs no more than micros
 """
 
 import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Final, NamedTuple
 
 from msgspec import Meta
@@ -27,7 +27,6 @@ Timestamp = Annotated[str, Meta(pattern=timestamp_pattern)]
 _timestamp: Final = re.compile(timestamp_pattern, re.ASCII)
 _seconds_end: Final = len("0000-00-00T00:00:00")
 _offset_length: Final = len("+00:00")
-_epoch_day: Final = date(1970, 1, 1).toordinal()
 _epoch: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -49,8 +48,8 @@ def instant(text: str) -> Instant:
     """The exact point of time of a timestamp. Raises ValueError when the text is none."""
     if not _timestamp.match(text):
         raise ValueError(f"{text[:80]!r} is not an RFC 3339 timestamp of the years 0001 to 9999")
-    days = date(int(text[0:4]), int(text[5:7]), int(text[8:10])).toordinal() - _epoch_day
-    seconds = days * 86_400 + int(text[11:13]) * 3_600 + int(text[14:16]) * 60 + int(text[17:19])
+    since_epoch = datetime.fromisoformat(text[:_seconds_end] + "+00:00") - _epoch
+    seconds = since_epoch.days * 86_400 + since_epoch.seconds
     if text[-1] in "Zz":
         return Instant(seconds, text[_seconds_end + 1 : -1].rstrip("0"))
     offset = int(text[-5:-3]) * 3_600 + int(text[-2:]) * 60

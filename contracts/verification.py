@@ -79,8 +79,9 @@ class RegisteredKey(Struct, frozen=True, kw_only=True):
         """Whether the key is valid at this moment, compared exactly. Raises ValueError for a malformed boundary."""
         if moment < _boundary(self.valid_from):
             return False
-        ends = (end for end in (self.valid_until, self.revoked_at) if end is not None)
-        return all(moment < _boundary(end) for end in ends)
+        if self.valid_until is not None and moment >= _boundary(self.valid_until):
+            return False
+        return self.revoked_at is None or moment < _boundary(self.revoked_at)
 
 
 class RegistryFault(Exception):
