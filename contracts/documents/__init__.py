@@ -2,5 +2,5 @@
 
 A Struct accepts and refuses exactly what its schema accepts and refuses (TRU-1, stage `schema`), given JSON from
 the strict parser, in which every integral number is an `int`. Nothing is re-exported here: import from the module
-of the kind. `contracts.document_kinds` maps schema names to Structs.
+of the kind. `contracts.documents.schemas` maps schema names to Structs, `contracts.document_kinds` says who signs what.
 """

@@ -98,7 +98,7 @@ class ActorType(Enum):
     SERVICE = "service"
 
 
-class Actor(Document, frozen=True, kw_only=True, tag=False):
+class Actor(Document, frozen=True, kw_only=True):
     """A Principal: type and identifier."""
 
     type: ActorType
