@@ -13,6 +13,7 @@ from contracts.identifiers import GroupSequence, ShardId, ShardPosition, organiz
 from services.authority.admitted import Admitted, SignedFact
 from services.authority.decide import agents_consulted, identifiers_claimed
 from services.authority.group_cache import GroupCache
+from services.process.arrays import BytesColumn, SmallintColumn, TextColumn
 from services.process.statements import load
 
 sql = load(__package__)
@@ -110,21 +111,34 @@ async def read_facts(
     exclusive = organization_shard in needs.shard_ids
     async with connection.pipeline():
         await connection.execute(sql.lock_keys_shared, asked)
-        await connection.execute(sql.lock_shards, asked | {"shard_ids": needs.shard_ids})
+        await connection.execute(sql.lock_shards, asked | {"shard_ids": SmallintColumn(needs.shard_ids)})
         clock = await connection.execute(sql.read_clock)
-        fences = await connection.execute(sql.read_shard_fences, asked | {"shard_ids": needs.shard_ids})
+        fences = await connection.execute(sql.read_shard_fences, asked | {"shard_ids": SmallintColumn(needs.shard_ids)})
         incarnation = await connection.execute(sql.read_current_incarnation, asked)
         lock_agents = sql.lock_agents_exclusive if exclusive else sql.lock_agents_shared
-        agents = await _unless_empty(connection, lock_agents, asked, agent_ids=needs.agent_ids)
-        heads = await _unless_empty(connection, sql.read_group_heads, asked, group_ids=[*needs.group_ids, *([""] if exclusive else [])])
+        agents = await _unless_empty(connection, lock_agents, asked, agent_ids=TextColumn(needs.agent_ids))
+        heads = await _unless_empty(
+            connection,
+            sql.read_group_heads,
+            asked,
+            group_ids=TextColumn([*needs.group_ids, *([""] if exclusive else [])]),
+        )
         receipts = await connection.execute(
             sql.read_receipts,
-            asked | {"actor_ids": [a for a, _ in needs.actions], "action_ids": [b for _, b in needs.actions]},
+            asked
+            | {
+                "actor_ids": TextColumn(actor for actor, _ in needs.actions),
+                "action_ids": TextColumn(action for _, action in needs.actions),
+            },
         )
-        taken = await _unless_empty(connection, sql.read_taken_identifiers, asked, identifiers=needs.identifiers)
-        admissions = await connection.execute(sql.read_admissions, asked | {"signing_hashes": needs.signing_hashes})
+        taken = await _unless_empty(
+            connection, sql.read_taken_identifiers, asked, identifiers=TextColumn(needs.identifiers)
+        )
+        admissions = await connection.execute(
+            sql.read_admissions, asked | {"signing_hashes": BytesColumn(needs.signing_hashes)}
+        )
         keys = await connection.execute(
-            sql.read_keys, asked | {"key_ids": needs.key_ids, "public_keys": needs.public_keys}
+            sql.read_keys, asked | {"key_ids": TextColumn(needs.key_ids), "public_keys": BytesColumn(needs.public_keys)}
         )
     found_heads = {g: (GroupSequence(s), ChainHash(h)) for g, s, h in await _rows(heads)}
     organization_head = found_heads.pop("", None)
@@ -187,7 +201,7 @@ async def _load_states(
     """States from their entity rows; the shard lock holds them still since the heads were read."""
     states = {g: GroupState.empty(organization_id, g) for g in group_ids}
     cursor = await connection.execute(
-        sql.load_entities, {"organization_id": organization_id, "group_ids": group_ids}, binary=True
+        sql.load_entities, {"organization_id": organization_id, "group_ids": TextColumn(group_ids)}, binary=True
     )
     async for group_id, kind, entity_id, revision, body in cursor:
         states[group_id].restore(kind, entity_id, revision, decode_entity(kind, body))

@@ -4,7 +4,7 @@ Every statement precedes the commit in one pipeline: if any fails, the commit ro
 come last, sorted; a name taken meanwhile fails its insert, so a lost race cannot commit (RULE-03).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from psycopg import AsyncConnection
@@ -12,49 +12,87 @@ from psycopg import AsyncConnection
 from contracts.group_state import entity_bytes
 from services.authority.batch_facts import BatchFacts, sql
 from services.authority.judge_batch import BatchOutcome, Office
+from services.process.arrays import (
+    BigintColumn,
+    BytesColumn,
+    Column,
+    IntegerColumn,
+    SmallintColumn,
+    TextColumn,
+    TimestampColumn,
+)
 from services.process.unique import uuid7_urn
 
-# Columns in the order in which rows are gathered; each is an array parameter of its statement.
-_admission_columns: Final = (
-    "signing_hashes",
-    "record_ids",
-    "document_kinds",
-    "key_ids",
-    "principal_types",
-    "principal_ids",
-    "accepted_at",
-)
-_event_columns: Final = (
-    "shard_ids",
-    "positions",
-    "group_ids",
-    "sequences",
-    "event_ids",
-    "kinds",
-    "aggregate_revisions",
-    "accepted_at",
-    "signing_hashes",
-    "chain_hashes",
-    "events",
-)
-_entity_columns: Final = ("group_ids", "kinds", "entity_ids", "revisions", "bodies")
-_key_columns: Final = ("key_ids", "principal_ids", "public_keys", "valid_from", "valid_until")
-_identifier_columns: Final = ("identifiers", "entity_kinds", "group_ids")
-_receipt_columns: Final = (
-    "actor_ids",
-    "action_ids",
-    "command_hashes",
-    "shard_ids",
-    "first_positions",
-    "event_counts",
-    "receipts",
-    "commands",
-)
+# Columns in the order in which rows are gathered; each is one array parameter of its statement.
+_admission_columns: Final[Mapping[str, type[Column]]] = {
+    "signing_hashes": BytesColumn,
+    "record_ids": TextColumn,
+    "document_kinds": TextColumn,
+    "key_ids": TextColumn,
+    "principal_types": TextColumn,
+    "principal_ids": TextColumn,
+    "accepted_at": TimestampColumn,
+}
+_event_columns: Final[Mapping[str, type[Column]]] = {
+    "shard_ids": SmallintColumn,
+    "positions": BigintColumn,
+    "group_ids": TextColumn,
+    "sequences": BigintColumn,
+    "event_ids": TextColumn,
+    "kinds": TextColumn,
+    "aggregate_revisions": BigintColumn,
+    "accepted_at": TimestampColumn,
+    "signing_hashes": BytesColumn,
+    "chain_hashes": BytesColumn,
+    "events": BytesColumn,
+}
+_entity_columns: Final[Mapping[str, type[Column]]] = {
+    "group_ids": TextColumn,
+    "kinds": TextColumn,
+    "entity_ids": TextColumn,
+    "revisions": BigintColumn,
+    "bodies": BytesColumn,
+}
+_key_columns: Final[Mapping[str, type[Column]]] = {
+    "key_ids": TextColumn,
+    "principal_ids": TextColumn,
+    "public_keys": BytesColumn,
+    "valid_from": TextColumn,
+    "valid_until": TextColumn,
+}
+_identifier_columns: Final[Mapping[str, type[Column]]] = {
+    "identifiers": TextColumn,
+    "entity_kinds": TextColumn,
+    "group_ids": TextColumn,
+}
+_receipt_columns: Final[Mapping[str, type[Column]]] = {
+    "actor_ids": TextColumn,
+    "action_ids": TextColumn,
+    "command_hashes": BytesColumn,
+    "shard_ids": SmallintColumn,
+    "first_positions": BigintColumn,
+    "event_counts": IntegerColumn,
+    "receipts": BytesColumn,
+    "commands": BytesColumn,
+}
+_card_columns: Final[Mapping[str, type[Column]]] = {
+    "agent_ids": TextColumn,
+    "card_versions": BigintColumn,
+    "cards": BytesColumn,
+}
+_session_columns: Final[Mapping[str, type[Column]]] = {
+    "agent_ids": TextColumn,
+    "session_epochs": BigintColumn,
+    "event_ids": TextColumn,
+}
+_group_columns: Final[Mapping[str, type[Column]]] = {"group_ids": TextColumn, "shard_ids": SmallintColumn}
 
 
-def _columns(rows: Sequence[tuple[Any, ...]], names: Sequence[str]) -> dict[str, list[Any]]:
+def _columns(rows: Sequence[tuple[Any, ...]], columns: Mapping[str, type[Column]]) -> dict[str, Column]:
     """Rows as one array per column, the shape that `unnest` takes."""
-    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+    return {
+        name: column(values) for (name, column), values in zip(columns.items(), zip(*rows, strict=True), strict=True)
+    }
 
 
 async def write_batch(
@@ -110,7 +148,7 @@ async def _write_events(connection: AsyncConnection[Any], asked: dict[str, Any],
 
 async def _write_entities(connection: AsyncConnection[Any], asked: dict[str, Any], outcome: BatchOutcome) -> None:
     if outcome.groups:
-        await connection.execute(sql.insert_groups, asked | _columns(outcome.groups, ("group_ids", "shard_ids")))
+        await connection.execute(sql.insert_groups, asked | _columns(outcome.groups, _group_columns))
     rows = [
         (group_id, change.key.kind.value, change.key.entity_id, change.revision, entity_bytes(change.entity))
         for (group_id, _), change in outcome.changes.items()
@@ -124,11 +162,11 @@ async def _write_organization(connection: AsyncConnection[Any], asked: dict[str,
     organization = outcome.organization
     if organization.cards:
         cards = [(agent_id, version, card) for agent_id, (version, card) in organization.cards.items()]
-        columns = _columns(cards, ("agent_ids", "card_versions", "cards"))
+        columns = _columns(cards, _card_columns)
         await connection.execute(sql.upsert_agent_cards, asked | columns)
     if organization.keys:
         await connection.execute(sql.insert_agent_keys, asked | _columns(organization.keys, _key_columns))
     if organization.sessions:
         sessions = [(agent_id, epoch, event_id) for agent_id, (epoch, event_id) in organization.sessions.items()]
-        columns = _columns(sessions, ("agent_ids", "session_epochs", "event_ids"))
+        columns = _columns(sessions, _session_columns)
         await connection.execute(sql.raise_session_epochs, asked | columns)

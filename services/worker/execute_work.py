@@ -147,7 +147,7 @@ class Execution:
                 created_at=self._means.client.current_time(),
             ),
         )
-        receipt = await self._take("work.checkpoint", f"checkpoint {lease.lease_id}", checkpoint, lease.policy())
+        receipt = await self._take("work.checkpoint", f"checkpoint {lease.lease_id}", checkpoint, lease.last_policy())
         return _reached(receipt)
 
     async def _hand_in(self, lease: HeldLease, job: Job, state: State) -> int:
@@ -166,7 +166,7 @@ class Execution:
             artifact_ids=(artifact_id(self._work),),
             evidence=sign_evidence(self._work, result, named, key=client.key, created_at=client.current_time()),
         )
-        receipt = await self._take("work.submit", f"submit {lease.lease_id}", submission, lease.policy())
+        receipt = await self._take("work.submit", f"submit {lease.lease_id}", submission, lease.last_policy())
         return _reached(receipt)
 
     async def _publish(self, lease: HeldLease, result: Result, named: str) -> None:

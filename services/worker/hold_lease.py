@@ -2,6 +2,7 @@
 
 The lease is renewed from a third of its length on. A renewal extends the deadline only when its Receipt came, counted
 from before it was sent; without one the work is cancelled at the old deadline, before the authority calls it expired.
+Once the Command that gives the lease back is on its way nothing is renewed any more: that could only be refused.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from typing import Any, Final
 
 from contracts.command import lease_renew
 from contracts.payloads.work import WorkExecutionLeaseRenew
+from contracts.rejection import Code
 from services.agent.send_command import RetryPolicy
 from services.agent.sign_command import Intent
 from services.process.logs import get_log
@@ -19,6 +21,10 @@ from services.worker.take_step import Step, StepNotTaken, StepTaker
 
 deadline_checks_per_lease: Final = 20
 """How often, at the least, the deadline is looked at: a suspended machine wakes up with an expired lease."""
+
+_undecided_codes: Final = frozenset({None, Code.INVALID_COMMAND})
+"""A renewal without an answer, or one that would not extend the lease (the authority's clock stands still): the lease
+may still be good until the deadline."""
 
 _log = get_log(__name__)
 
@@ -33,6 +39,7 @@ class HeldLease:
     def __init__(self, work: AssignedWork, lease_id: str, seconds: int, sent_at: float) -> None:
         """`sent_at` is the reading of `lease_clock` before the request that gave or last renewed the lease."""
         self.lease_id = lease_id
+        self.given_back = False
         self._work = work
         self._seconds = seconds
         self._deadline = lease_deadline(sent_at, seconds)
@@ -46,19 +53,29 @@ class HeldLease:
         """Bounds for a Command under this lease: it makes no sense after the deadline."""
         return RetryPolicy(deadline_seconds=self.remaining_seconds)
 
+    def last_policy(self) -> RetryPolicy:
+        """Bounds for the Command that gives the lease back, which ends renewing."""
+        self.given_back = True
+        return self.policy()
+
     async def keep(self, steps: StepTaker) -> None:
         """Renew for ever. Raises LeaseEnded at the deadline or at a refusal, SessionLost from a renewal."""
-        while True:
-            until_renewal = self._deadline.renew_at - lease_clock()
-            if until_renewal > 0:
-                await asyncio.sleep(min(until_renewal, self._seconds / deadline_checks_per_lease))
-            elif self.remaining_seconds <= 0:
-                raise LeaseEnded(f"{self.lease_id} was not renewed in time")
-            else:
-                await self.renew(steps)
+        look_seconds = self._seconds / deadline_checks_per_lease
+        while self.remaining_seconds > 0:
+            if not self.given_back and lease_clock() >= self._deadline.renew_at:
+                await self._try_to_renew(steps)
+            await asyncio.sleep(min(look_seconds, self.remaining_seconds))
+        raise LeaseEnded(f"{self.lease_id} was not renewed in time")
+
+    async def _try_to_renew(self, steps: StepTaker) -> None:
+        try:
+            await self.renew(steps)
+        except StepNotTaken as fault:
+            if fault.code not in _undecided_codes and not self.given_back:
+                raise LeaseEnded(f"{self.lease_id} was not renewed: {fault}") from fault
 
     async def renew(self, steps: StepTaker) -> None:
-        """One renewal, within what remains. Raises LeaseEnded, SessionLost."""
+        """One renewal, within what remains. Raises StepNotTaken, SessionLost."""
         sent_at = lease_clock()
         renewal = WorkExecutionLeaseRenew(
             work_item_id=self._work.work_item_id,
@@ -72,10 +89,7 @@ class HeldLease:
             intent=Intent(kind=lease_renew, payload=renewal, group_id=self._work.group_id),
             once=False,
         )
-        try:
-            await steps.take(step, self.policy())
-        except StepNotTaken as fault:
-            raise LeaseEnded(f"{self.lease_id} was not renewed: {fault}") from fault
+        await steps.take(step, self.policy())
         self._deadline = lease_deadline(sent_at, self._seconds)
 
 
