@@ -27,7 +27,8 @@ from services.agent.keyring import KeyFault, load_key
 from services.agent.send_command import Answer, Answered, Refused, ReplyFault, RetryPolicy, send_command
 from services.agent.sign_command import SignedCommand, current_time, protocol_version
 from services.process import broker
-from services.process.settings import redact_url
+from services.process.logs import configure_logs
+from services.process.settings import Environment, log_levels, redact_url
 from services.process.unique import uuid7_urn
 
 seconds_default: Final = 30.0
@@ -61,6 +62,7 @@ def command(
       weavehold send signed.json --json
       generate-command | weavehold send - --key agent.json
     """
+    configure_logs("send", Environment().choice("WEAVEHOLD_LOG_LEVEL", log_levels, "error"))
     signed = _prepare(_read(file), None if key is None else _load(key))
     access = broker_access(directory)
     try:
