@@ -16,8 +16,8 @@ def cell(value: object) -> Text:
 
 
 def line(text: str) -> Text:
-    """Plain text without markup and control characters."""
-    return Text("".join(each if each.isprintable() else "\ufffd" for each in text))
+    """Plain text without markup and control characters; a narrow terminal folds it and cuts nothing off."""
+    return Text("".join(each if each.isprintable() else "\ufffd" for each in text), overflow="fold")
 
 
 def time_left(seconds: float) -> str:
