@@ -118,8 +118,12 @@ class _Door:
         self._counter.add(self._name, answer)
         if not message.reply:
             return
+        reply = _encoded(answer)
+        if len(reply) > self._nc.max_payload:
+            log.error("reply_too_large", request=self._name, bytes=len(reply), max_payload=self._nc.max_payload)
+            reply = encode_rejection(_too_large(len(reply), self._nc.max_payload))
         try:
-            await self._nc.publish(message.reply, _encoded(answer))
+            await self._nc.publish(message.reply, reply)
         except BrokerError as fault:
             # The client asks again; nothing was promised to it.
             log.warning("reply_lost", request=self._name, error=str(fault) or type(fault).__name__)
@@ -261,6 +265,11 @@ def _fault_answer(name: str, fault: Exception) -> Rejection:
         return _overloaded("the database does not answer in time")
     log.error("request_failed", request=name, exc_info=fault)
     return reject(Code.INTERNAL_ERROR, f"the {name} request could not be served; nothing was changed")
+
+
+def _too_large(size: int, max_payload: int) -> Rejection:
+    message = f"the answer has {size} bytes, the broker takes {max_payload}: raise its max_payload or ask for less"
+    return reject(Code.INTERNAL_ERROR, message)
 
 
 def _overloaded(why: str) -> Rejection:

@@ -13,7 +13,7 @@ from contracts import subjects
 from contracts.identifiers import ShardId, token
 from contracts.payloads.requests import acknowledge_request, heads_request, memberships_request
 from contracts.signature import SigningKey
-from services.authority import serve_memberships
+from services.authority import provision_delivery, serve_memberships
 from tests.builders import BuiltEvent, signing_key
 from tests.reads_rig import Asker, Authority, Caller, PlantedOrganization, SessionLane, code_of, planted, serving
 
@@ -314,6 +314,24 @@ async def test_provisioning_at_once_from_many_processes_agrees(
     assert {code_of(reply) for reply in replies} <= {None, "BACKPRESSURE"}
     assert names == [consumer_name(key, 1)]
     assert config["filter_subjects"] == filters(org, 1, alpha, beta, gamma)
+
+
+async def test_a_worker_in_too_many_groups_is_told(
+    database_url: str, nats_url: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    """RULE-25: one consumer filters by a bounded number of Groups; beyond it the Agent is refused by name."""
+    monkeypatch.setattr(provision_delivery, "delivered_groups_max", 2)
+    async with working(database_url, nats_url, tmp_path) as (org, authority, streams):
+        key = await org.add_agent("worker")
+        await streams.create(1)
+        for group in (alpha, beta, gamma):
+            await org.plant_group(group, 1)
+            await org.plant_membership(group, key.principal)
+        refused = await memberships(authority, org, key)
+        await org.plant_membership(gamma, key.principal, state="ended", epoch=2)
+        served = await memberships(authority, org, key)
+    assert (code_of(refused), refused["error"]["retryable"]) == ("RATE_LIMITED", False)
+    assert len(served["deliveries"]) == 1
 
 
 async def test_memberships_come_in_pages(

@@ -198,3 +198,20 @@ async def test_a_database_that_is_away_is_a_retryable_answer(
         reply = await asker.ask(subjects.replay(org.id), *asked)
         assert code_of(reply) in (None, "BACKPRESSURE")
         assert "events" in await asker.ask(subjects.replay(org.id), *asked)
+
+
+async def test_an_answer_that_the_broker_would_refuse_is_said_so(
+    database_url: str, nats_url: str, tmp_path: Path
+) -> None:
+    """ERR-1, RULE-09: an answer beyond the broker's `max_payload` becomes an error with a remedy, not silence."""
+    async with planted(database_url, tmp_path) as org, serving(database_url, nats_url, org) as authority:
+        key = await org.add_agent("worker")
+        await org.plant_group(group, 20)
+        await org.plant_membership(group, key.principal)
+        authority.nc._max_payload = 8_000
+        asker, subject = Asker(authority.nc, org.id, key), subjects.replay(org.id)
+        large = await asker.ask(subject, replay_request, {"groupId": group, "after": 0})
+        small = await asker.ask(subject, replay_request, {"groupId": group, "after": 0, "limitEvents": 2})
+    assert code_of(large) == "INTERNAL_ERROR"
+    assert "max_payload" in large["error"]["message"]
+    assert len(small["events"]) == 2
