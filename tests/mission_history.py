@@ -8,7 +8,8 @@ from contracts.documents.common import ActorType
 from contracts.group_state import EventFacts
 from contracts.signature import SigningKey
 from tests.builders import BuiltEvent, build_event, signing_key, test_incarnation, test_organization
-from tests.scene import Scene, coordinator, message, worker
+from tests.mission_documents import coordinator, message, worker
+from tests.scene import Scene
 
 authority_key: SigningKey = signing_key("authority", ActorType.SERVICE)
 agent_id: str = worker.id

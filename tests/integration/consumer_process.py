@@ -1,0 +1,71 @@
+"""A consumer in a process of its own, that kills itself with SIGKILL at a named point.
+
+Arguments: NATS URL, folder (with `log`, the history), consumer's name, point (`before-commit` or `after-commit`).
+"""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec.structs import replace
+from nats.aio.client import Client
+
+from projections.apply_event import Applied
+from projections.arrival import LoggedEvent
+from projections.consumer import Consumer, Statement
+from projections.listing import listed_consumers
+from projections.projection import Projection
+from projections.run_consumer import ConsumerRun
+from services.process.broker import connect
+from tests.builders import test_organization
+from tests.consumer_rig import Provider, open_sqlite, patient
+from tests.history_double import HistoryDouble
+from tests.mission_history import agent_id
+
+batch_events = 8
+"""Messages in one pull, so that some batches are committed before the deadly one."""
+kill_at_sequence = 20
+"""The Event whose rows are never committed, or whose commit is the last."""
+
+
+def die() -> None:
+    """End as a power cut ends: nothing is flushed, closed or answered."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def deadly(consumer: Consumer) -> Consumer:
+    """The consumer, whose process dies inside the transaction."""
+    evolve = consumer.evolve
+
+    def dying(event: LoggedEvent) -> Iterable[Statement]:
+        if event.sequence >= kill_at_sequence:
+            die()
+        return evolve(event)
+
+    consumer.evolve = dying  # type: ignore[method-assign]
+    return consumer
+
+
+async def main(url: str, folder: Path, name: str, point: str) -> None:
+    """Consume until killed."""
+    consumer = next(each for each in listed_consumers(agent_id) if each.name == name)
+    if point == "before-commit":
+        consumer = deadly(consumer)
+
+    def on_applied(applied: Applied) -> None:
+        if point == "after-commit" and any(cursor.sequence >= kill_at_sequence for cursor in applied.cursors):
+            die()
+
+    source = HistoryDouble.load(folder / "log")
+    client: Client = await connect(url, name="consumer-process")
+    projection = Projection(await open_sqlite(folder / "live", consumer), on_applied=on_applied)
+    provider = Provider(client, sorted(source.groups))
+    small = replace(patient, pull=replace(patient.pull, batch=batch_events))
+    await ConsumerRun(client, test_organization, [projection], provider, source, bounds=small).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]))

@@ -1,0 +1,511 @@
+"""One behaviour suite for every listed consumer on every projection store, against a real broker.
+
+Whatever happens to delivery, the projection ends at the authority's head with the rows that a rebuild gives.
+"""
+
+import asyncio
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+from nats.aio.client import Client
+
+from contracts.identifiers import GroupSequence
+from ops.embedded.broker_server import BrokerServer
+from projections.apply_event import Applied
+from projections.consumer import Consumer
+from projections.listing import listed_consumers
+from projections.projection import Projection
+from projections.proof import SignatureProof
+from projections.run_consumer import ConsumerRun
+from projections.store import Stop
+from services.process.broker import connect
+from tests.builders import BuiltEvent, build_event, test_organization
+from tests.consumer_rig import (
+    Acknowledged,
+    OpenStore,
+    Provider,
+    Stream,
+    bounds,
+    digests,
+    patient,
+    reached,
+    rebuilt,
+    running,
+    stores,
+    until,
+)
+from tests.history_double import HistoryDouble
+from tests.integration import consumer_process
+from tests.mission_history import agent_id, authority_key, extend_history, mission_history, more_messages
+from tests.unit.test_apply_event import proof
+
+one, two = "urn:test:group:one", "urn:test:group:two"
+root = Path(__file__).parents[2]
+
+
+class World:
+    """A broker, a history, and one projection at work on them."""
+
+    def __init__(self, client: Client, folder: Path, open_store: OpenStore, consumer: Callable[[], Consumer]) -> None:
+        self.client = client
+        self.folder = folder
+        self.open_store = open_store
+        self.consumer = consumer
+        self.stream = Stream(client)
+        self.source = HistoryDouble()
+        self.provider = Provider(client, [one, two])
+        self.acknowledged = Acknowledged()
+        self.bounds = bounds
+        self.proof: SignatureProof | None = None
+        self.on_applied: Callable[[Applied], None] | None = None
+        self.projection: Projection
+
+    async def open(self) -> Projection:
+        """Open the store anew, as a process does at its start."""
+        store = await self.open_store(self.folder / "live", self.consumer())
+        self.projection = Projection(store, self.proof, self.on_applied)
+        return self.projection
+
+    async def close(self) -> None:
+        await self.projection.store.close()
+
+    def run(self) -> ConsumerRun:
+        """A run of the projection."""
+        return ConsumerRun(
+            self.client,
+            test_organization,
+            [self.projection],
+            self.provider,
+            self.source,
+            shards=self.source,
+            acknowledger=self.acknowledged,
+            bounds=self.bounds,
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Run the projection; the block begins once the heads of the start have been compared."""
+        asked = self.source.heads_asked
+        async with running(self.run()):
+
+            async def compared() -> bool:
+                return self.source.heads_asked > asked or not self.provider.groups
+
+            await until(compared)
+            yield
+
+    async def accept(self, events: Sequence[BuiltEvent]) -> None:
+        """The authority commits Events, and its relay publishes them."""
+        self.source.add(events)
+        await self.stream.publish(events)
+
+    async def settle(self) -> None:
+        """The projection reaches the head, equals its rebuild digest for digest, and has no gap left."""
+        await until(lambda: reached(self.projection, self.source))
+        fresh = self.folder / "rebuilt"
+        for leftover in self.folder.glob("rebuilt*"):
+            leftover.unlink()
+        visible_after = self.provider.visible_after
+        assert await digests(self.projection) == await rebuilt(
+            self.open_store, fresh, self.consumer(), self.source, visible_after
+        )
+        await until(self._nothing_ahead)
+
+    async def _nothing_ahead(self) -> bool:
+        return await self.projection.heads_ahead() == {}
+
+    async def all_acknowledged(self) -> None:
+        """The broker has nothing left to deliver to the consumer."""
+
+        async def done() -> bool:
+            return await self.stream.unacknowledged() == 0
+
+        await until(done)
+
+
+@pytest.fixture(params=range(len(listed_consumers(agent_id))), ids=[each.name for each in listed_consumers(agent_id)])
+def consumer(request: pytest.FixtureRequest) -> Callable[[], Consumer]:
+    """Makes the consumer, anew for each opening of a store."""
+    return lambda: listed_consumers(agent_id)[request.param]
+
+
+@pytest.fixture(params=stores.values(), ids=stores.keys())
+def open_store(request: pytest.FixtureRequest) -> OpenStore:
+    """Opens one kind of store."""
+    opener: OpenStore = request.param
+    return opener
+
+
+@pytest.fixture
+async def world(
+    nats_url: str, tmp_path: Path, consumer: Callable[[], Consumer], open_store: OpenStore
+) -> AsyncIterator[World]:
+    client = await connect(nats_url, name="test")
+    made = World(client, tmp_path, open_store, consumer)
+    await made.stream.create()
+    await made.open()
+    yield made
+    await made.close()
+    await client.close()
+
+
+def mixed() -> list[BuiltEvent]:
+    """Both Groups' Events in turns, as one shard's stream holds them."""
+    return [event for pair in zip(mission_history(one), mission_history(two), strict=True) for event in pair]
+
+
+async def test_live_equals_rebuilt(world: World) -> None:
+    """MWP-WRK-008: the live projection equals the rebuilt one, digest for digest; MWP-WRK-030: Cursors are reported."""
+    async with world.running():
+        await world.accept(mixed())
+        await world.settle()
+        await world.all_acknowledged()
+        cursors = {cursor.group_id: cursor for cursor in await world.projection.cursors()}
+
+        async def reported() -> bool:
+            return world.acknowledged.cursors == cursors
+
+        await until(reported)
+    assert world.source.pages_asked == [(one, 0), (two, 0)]  # by the rebuild alone: delivery needed no help
+
+
+async def test_duplicates(world: World) -> None:
+    """MWP-WRK-029: every message twice, in place and in the whole; each is applied once."""
+    world.source.add(mixed())
+    async with world.running():
+        await world.stream.publish([event for event in mixed() for _ in range(2)])
+        await world.stream.publish(mixed())
+        await world.settle()
+        await world.all_acknowledged()
+    assert world.projection.progress.applied == len(mixed())
+    assert world.projection.progress.duplicates >= 2 * len(mixed())
+
+
+async def test_gaps(world: World) -> None:
+    """MWP-WRK-029: messages that never come are fetched; the durable Cursor never crosses the hole."""
+    events = mixed()
+    async with world.running():
+        world.source.add(events)
+        await world.stream.publish([event for at, event in enumerate(events) if at % 7 not in (2, 3)])
+        await world.stream.publish(events[-2:])
+        await world.settle()
+    assert world.projection.progress.gaps_filled >= 1
+
+
+async def test_swaps(world: World) -> None:
+    """MWP-WRK-029: messages in the wrong order wait for their turn, and nobody is asked."""
+    world.bounds = patient
+    events = mixed()
+    async with world.running():
+        world.source.add(events)
+        await world.stream.publish([event for at in range(0, 72, 8) for event in reversed(events[at : at + 8])])
+        await world.settle()
+    assert world.source.pages_asked == [(one, 0), (two, 0)]
+
+
+@pytest.mark.parametrize("length", [12, 20, 21, 60])
+async def test_fork(world: World, length: int) -> None:
+    """PRJ-3, NEW-1: the authority was restored to 8 and went on; its head is below, at, above or far above ours."""
+    old = mission_history(one)[:20]
+    async with world.running():
+        await world.accept(old)
+        await world.accept(mission_history(two))
+        await world.settle()
+        new = extend_history(old[:8], one, more_messages(1, length - 8), salt="restored", incarnation="f" * 32)
+        world.source.replace(new)
+        await world.stream.announce(new[-1])
+        await world.settle()
+    (fork,) = await world.projection.store.read(lambda transaction: transaction.forks())
+    assert (fork.seen.sequence, fork.seen.chain_hash) == (20, old[-1].mark.chain_hash)
+    assert {event.event_id for event in fork.lost} == {built.event.event_id for built in old[8:]}
+
+
+@pytest.mark.parametrize("at", [4, 19, 20])
+async def test_fork_seen_in_a_message(world: World, at: int) -> None:
+    """RULE-19: one Event of the new history gives it away: below the Cursor, at it, or right after it."""
+    old = mission_history(one)
+    new = extend_history(old[:4], one, more_messages(1, 40), salt="restored", incarnation="f" * 32)
+    async with world.running():
+        await world.accept(old[:20])
+        await world.accept(mission_history(two))
+        await world.settle()
+        world.source.replace(new)
+        await world.stream.publish(new[at : at + 1])
+        await world.settle()
+    assert world.projection.progress.forks == 1
+
+
+@pytest.mark.parametrize("point", ["before-commit", "after-commit"])
+async def test_kill(world: World, nats_url: str, point: str) -> None:
+    """PRJ-1, SCH-7: kill -9 inside the transaction, and between commit and acknowledgement; nothing lost or doubled."""
+    await world.close()
+    await world.accept(mixed())
+    await world.provider.provision()
+    await world.stream.redeliver_after(seconds=1)
+    world.source.save(world.folder / "log")
+    name = world.consumer().name
+    command = [sys.executable, "-m", consumer_process.__name__, nats_url, str(world.folder), name, point]
+    process = await asyncio.create_subprocess_exec(*command, cwd=root, stderr=subprocess.DEVNULL)
+    assert await asyncio.wait_for(process.wait(), 30) == -signal.SIGKILL
+    await world.open()
+    left = {cursor.group_id: cursor.sequence for cursor in await world.projection.cursors()}
+    below = max(left.values()) < consumer_process.kill_at_sequence
+    assert below if point == "before-commit" else not below
+    assert await world.stream.unacknowledged() > len(mixed()) - sum(left.values()) - (point == "before-commit")
+    world.bounds = patient
+    await asyncio.sleep(1.2)  # until the broker delivers again what the dead process did not acknowledge
+    async with world.running():
+        await world.settle()
+        await world.all_acknowledged()
+    assert world.projection.progress.applied + sum(left.values()) == len(mixed())
+    if point == "after-commit":
+        assert world.projection.progress.duplicates > 0
+
+
+async def test_deleted_message(world: World) -> None:
+    """RULE-20: a message deleted from the stream leaves a hole without an error; the next one shows it."""
+    await world.stream.publish(mixed())
+    for position in (5, 6, 30):
+        await world.stream.delete_message(position)
+    async with world.running():
+        world.source.add(mixed())
+        await world.settle()
+
+
+async def test_last_message_lost(world: World) -> None:
+    """RULE-21: nothing follows the lost last message of a Group; its announced head shows it."""
+    history = mission_history(one)
+    async with world.running():
+        await world.accept(mission_history(two))
+        await world.accept(history[:-1])
+        await world.all_acknowledged()
+        world.source.add(history[-1:])
+        await world.stream.announce(history[-1])
+        await world.settle()
+
+
+async def test_last_message_lost_without_announcement(world: World) -> None:
+    """RULE-21: not even the announcement arrived; heads are compared from time to time."""
+    world.bounds = replace(bounds, heads_seconds=0.4)
+    async with world.running():
+        await world.accept(mission_history(two))
+        await world.accept(mission_history(one)[:-1])
+        world.source.add(mission_history(one)[-1:])
+        await world.settle()
+
+
+async def test_consumer_deleted(world: World) -> None:
+    """RULE-25: the consumer vanishes at the broker; it is provisioned anew and what comes again are duplicates."""
+    events = mixed()
+    async with world.running():
+        await world.accept(events[:40])
+        await world.all_acknowledged()
+        await world.stream.delete_consumer()
+        await world.accept(events[40:])
+        await world.settle()
+        await until(lambda: _asked(world, 2))
+        await world.all_acknowledged()
+
+
+async def _asked(world: World, times: int) -> bool:
+    return world.provider.asked >= times
+
+
+async def test_stream_wiped(world: World) -> None:
+    """OBX-1: the stream is lost with everything in it, and comes back filled from the log."""
+    events = mixed()
+    async with world.running():
+        await world.accept(events[:40])
+        await world.all_acknowledged()
+        await world.stream.delete()
+        await until(lambda: _asked(world, 2))
+        world.source.add(events[40:])
+        await world.stream.create(first=31)
+        await world.stream.publish(events[30:])
+        await world.settle()
+        await world.all_acknowledged()
+
+
+async def test_broker_restarts(world: World, nats_server: BrokerServer) -> None:
+    """The broker is killed and comes back: pulling goes on although outstanding requests are lost."""
+    events = mixed()
+    async with world.running():
+        await world.accept(events[:40])
+        await world.all_acknowledged()
+        nats_server.kill()
+        nats_server.start()
+        await until(lambda: _reconnected(world.client))
+        await world.accept(events[40:])
+        await world.settle()
+        await world.all_acknowledged()
+
+
+async def _reconnected(client: Client) -> bool:
+    return client.is_connected and client.stats["reconnects"] > 0
+
+
+async def test_unknown_version(world: World) -> None:
+    """PRJ-4: a projection of a version that is not this one's is discarded and replayed."""
+    async with world.running():
+        await world.accept(mixed())
+        await world.settle()
+    await world.close()
+    with closing(sqlite3.connect(world.folder / "live.db")) as connection, connection:
+        connection.execute("UPDATE projection_meta SET version = 99")
+        connection.execute(f"ALTER TABLE {next(iter(world.consumer().tables))} ADD COLUMN of_another_time TEXT")
+    await world.open()
+    assert await world.projection.cursors() == []
+    async with world.running():
+        await world.settle()
+
+
+async def test_state_lost_after_acknowledgement(world: World) -> None:
+    """MWP-FND-023, MWP-WRK-030: an acknowledgement deletes no history; the lost projection is rebuilt from 0."""
+    async with world.running():
+        await world.accept(mixed())
+        await world.settle()
+        await world.all_acknowledged()
+    await world.close()
+    for file in world.folder.glob("live*"):
+        file.unlink()
+    await world.open()
+    async with world.running():
+        await world.settle()
+
+
+async def test_five_thousand_events_from_zero(world: World) -> None:
+    """A Group of 5,000 Events that delivery no longer holds is replayed from 0 in pages."""
+    world.source.add(mission_history(one, messages=5_000))
+    world.provider.groups = [one]
+    async with world.running():
+        await world.settle()
+    assert world.projection.progress.applied == len(mission_history(one, messages=5_000))
+
+
+async def test_pointer(world: World) -> None:
+    """OBX-2: in place of an Event that the broker refused stands a pointer; the Event comes from the source."""
+    history = mission_history(one)
+    async with world.running():
+        await world.accept(mission_history(two))
+        world.source.add(history)
+        await world.stream.publish(history[:10])
+        await world.stream.publish_pointer(history[10])
+        await world.stream.publish(history[11:-1])
+        await world.stream.publish_pointer(history[-1])
+        await world.settle()
+        await world.all_acknowledged()
+
+
+async def test_what_cannot_be_read(world: World) -> None:
+    """Rubbish in the stream is passed over; the Group's head is compared, and nothing waits behind it."""
+    history = mission_history(one)
+    async with world.running():
+        await world.accept(mission_history(two))
+        await world.accept(history[:-1])
+        world.source.add(history[-1:])
+        await world.stream.publish_raw(one, b"rubbish")
+        await world.settle()
+        await world.all_acknowledged()
+
+
+async def test_unfiltered_hole(world: World) -> None:
+    """RULE-20: an unfiltered consumer takes a hole in positions for a GAP, also when it was a Group's last Event."""
+    world.provider.filtered, world.provider.groups = False, []
+    await world.accept(mixed())
+    await world.stream.delete_message(len(mixed()) - 1)
+    await world.stream.delete_message(3)
+    async with world.running():
+        await world.settle()
+        await world.all_acknowledged()
+    assert world.source.heads_asked == 0  # what was missing came by position
+
+
+async def test_unfiltered_state_lost(world: World) -> None:
+    """RULE-20: the broker has seen everything acknowledged, the projection has lost it: fetched by position."""
+    world.provider.filtered, world.provider.groups = False, []
+    async with world.running():
+        await world.accept(mixed())
+        await world.settle()
+        await world.all_acknowledged()
+    await world.close()
+    for file in world.folder.glob("live*"):
+        file.unlink()
+    await world.open()
+    async with world.running():
+        await world.settle()
+    assert world.source.heads_asked == 0
+
+
+async def test_late_member(world: World) -> None:
+    """RULE-23: a late member's history begins after its visibility start, live and rebuilt."""
+    for group_id in (one, two):
+        world.source.visible_after[group_id] = 10
+        world.provider.visible_after[group_id] = GroupSequence(10)
+    async with world.running():
+        world.source.add(mixed())
+        await world.stream.publish([*mixed()[6:40], *mixed()[50:]])
+        await world.settle()
+
+
+async def test_stop(world: World) -> None:
+    """PRJ-5: an unknown critical extension stops that Group with a clear state; others flow, the process lives."""
+    history = mission_history(one)[:5]
+    plain = build_event("message.posted", {"message": {}}, authority_key, group_id=one, previous=history[-1].mark)
+    critical = {"urn:test:extension:new": {"version": "1.0.0", "critical": True, "data": None}}
+    stopping = _with_extensions(plain, history[-1], critical)
+    async with world.running():
+        await world.accept([*history, stopping, *mission_history(two)])
+
+        async def flows() -> bool:
+            return len(await world.projection.cursors()) == 2 and len(await _stops(world)) == 1
+
+        await until(flows)
+        await world.all_acknowledged()
+    cursors = {cursor.group_id: cursor.sequence for cursor in await world.projection.cursors()}
+    assert cursors == {one: 5, two: len(mission_history(two))}
+
+
+async def _stops(world: World) -> list[Stop]:
+    return await world.projection.store.read(lambda transaction: transaction.stops())
+
+
+def _with_extensions(plain: BuiltEvent, previous: BuiltEvent, more: dict[str, object]) -> BuiltEvent:
+    assert isinstance(plain.event.extensions, dict)
+    history = {
+        name: {"version": each.version, "critical": each.critical, "data": each.data}
+        for name, each in plain.event.extensions.items()
+    }
+    return build_event(
+        "message.posted",
+        {"message": {}},
+        authority_key,
+        group_id=one,
+        previous=previous.mark,
+        extensions=history | more,
+    )
+
+
+async def test_forged_event(world: World) -> None:
+    """NEW-5: an Event that only looks like the next one is not applied; the true one comes from the source."""
+    world.proof = proof()
+    await world.close()
+    await world.open()
+    history = mission_history(one)
+    forged = build_event("message.posted", {"message": {}}, authority_key, group_id=one, previous=history[9].mark)
+    body = forged.raw.replace(b'"value":"', b'"value":"AAAA', 1)
+    async with world.running():
+        await world.accept(mission_history(two))
+        await world.accept(history[:10])
+        await world.settle()
+        world.source.add(history[10:])
+        await world.stream.publish_raw(one, body)
+        await world.settle()
+    assert world.projection.progress.unproven == 1
+    assert world.projection.progress.forks == 0
