@@ -42,6 +42,7 @@ class ServiceProcess:
         self.tracing = Tracing(name, settings.otlp_endpoint)
         self.stopping = asyncio.Event()
         self.failures: list[str] = []
+        self.unusable: SettingsFault | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._group: asyncio.TaskGroup | None = None
 
@@ -78,6 +79,10 @@ class ServiceProcess:
             if heartbeat is not None:
                 self.health.forget_loop(name)
             raise
+        except SettingsFault as fault:
+            # Nothing is broken: what the process was told cannot be used, which ends it with 2.
+            self.unusable = fault
+            self.request_stop(str(fault))
         except Exception as error:  # noqa: BLE001 - a dead loop is reported, whatever killed it
             _log.exception("loop_failed", loop=name)
             self._dead(name, heartbeat, f"{type(error).__name__}: {error}")
@@ -171,6 +176,8 @@ async def _run(name: str, settings: Settings, serve: Serve) -> int:
             write_port_file(settings.health_port_file, server.port)
         _log.info("started", health_port=server.port, pid=os.getpid(), settings=settings.redacted())
         await process.run(serve)
+        if process.unusable is not None:
+            raise process.unusable
     finally:
         await server.close()
         await process.health.close()
