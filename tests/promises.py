@@ -1,6 +1,6 @@
 """Reads `tests/PROMISES.md`: the catalogue of what Weavehold keeps, and which tests prove it.
 
-    python -m tests.promises          print the table
+python -m tests.promises          print the table
 """
 
 import ast

@@ -37,7 +37,12 @@ async def measure_many_groups() -> Measurement:
     async with running_rig(shard_count) as rig:
         await _create_groups(rig, many_groups)
         return await _measure(
-            rig, "accept-many-groups", lambda place: place % many_groups, f"random(0, {many_groups - 1})", 16, 0.5
+            rig,
+            "accept-many-groups",
+            group_of=lambda place: place % many_groups,
+            group_expression=f"random(0, {many_groups - 1})",
+            connections=16,
+            target=0.5,
         )
 
 
@@ -45,7 +50,9 @@ async def measure_hot_group() -> Measurement:
     """One Group that takes everything, against pgbench at 1 connection on that Group."""
     async with running_rig(shard_count) as rig:
         await _create_groups(rig, 1)
-        return await _measure(rig, "accept-hot-group", lambda _: 0, "0", 1, 1.5)
+        return await _measure(
+            rig, "accept-hot-group", group_of=lambda _: 0, group_expression="0", connections=1, target=1.5
+        )
 
 
 async def _create_groups(rig: Rig, groups: int) -> None:
@@ -59,7 +66,7 @@ async def _create_groups(rig: Rig, groups: int) -> None:
 
 
 async def _measure(
-    rig: Rig, name: str, group_of: Callable[[int], int], group_expression: str, connections: int, target: float
+    rig: Rig, name: str, *, group_of: Callable[[int], int], group_expression: str, connections: int, target: float
 ) -> Measurement:
     owner = rig.organization.keys.mission_owner
     await rig.load([post_message(owner, group_of(place)) for place in range(window)], window)

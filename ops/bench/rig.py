@@ -62,7 +62,7 @@ class Rig(Struct, frozen=True, kw_only=True):
 async def running_rig(shard_count: int, authorities: int = 1) -> AsyncIterator[Rig]:
     """Start everything in a temporary directory, and leave nothing running behind."""
     directory = Path(tempfile.mkdtemp(prefix="weavehold-bench-"))
-    directory.chmod(0o711)
+    await asyncio.to_thread(directory.chmod, 0o711)
     postgres, broker = PostgresServer(directory / "postgres"), BrokerServer(directory / "broker")
     children: list[subprocess.Popen[bytes]] = []
     try:
@@ -74,8 +74,7 @@ async def running_rig(shard_count: int, authorities: int = 1) -> AsyncIterator[R
         organization = await initialize(connection, name="bench", keys_directory=keys, shard_count=shard_count)
         await connection.close()
         rig = Rig(directory=directory, postgres=postgres, broker=broker, organization=organization)
-        for number in range(authorities):
-            children.append(await _start_authority(rig, number))
+        children.extend([await _start_authority(rig, number) for number in range(authorities)])
         yield rig
     finally:
         for child in children:
@@ -99,7 +98,7 @@ async def _start_authority(rig: Rig, number: int) -> "subprocess.Popen[bytes]":
         "WEAVEHOLD_LOG_LEVEL": "warning",
     }
     log = (rig.directory / f"authority-{number}.log").open("wb")
-    child = subprocess.Popen(  # noqa: ASYNC220, S603 - our own program, awaited in a thread
+    child = subprocess.Popen(  # noqa: ASYNC220 - our own program, awaited in a thread
         [sys.executable, "-m", "services.authority.main"], env=variables, stdout=log, stderr=log
     )
     deadline = asyncio.get_running_loop().time() + start_seconds_max

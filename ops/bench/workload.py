@@ -7,7 +7,6 @@ from typing import Any
 
 from contracts.signature import SigningKey, base64url_text, sign_document
 from contracts.timestamps import format_timestamp
-
 from services.authority.decide_mission import main_conversation_id
 
 
@@ -86,7 +85,11 @@ def create_mission(owner: SigningKey, number: int, coordinator_id: str) -> bytes
         "title": f"Benchmark {number}",
         "objective": "Carry messages",
         "definitionOfDone": [
-            {"criterionId": "done", "description": "All messages stand in the log", "evidenceRequired": ["human_review"]}
+            {
+                "criterionId": "done",
+                "description": "All messages stand in the log",
+                "evidenceRequired": ["human_review"],
+            }
         ],
         "deadline": format_timestamp(datetime.now(UTC) + timedelta(days=30)),
         "budget": {"modelTokenLimit": 1_000_000},

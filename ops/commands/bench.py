@@ -17,7 +17,9 @@ from ops.output import JsonOption, print_result
 
 
 def command(
-    names: Annotated[list[str] | None, typer.Argument(help=f"Which: {', '.join(benchmarks)}. All without a name.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help=f"Which: {', '.join(benchmarks)}. All without a name.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure, each figure as a median ratio to a baseline interleaved with it on this machine.
@@ -30,7 +32,7 @@ def command(
       weavehold bench accept-many-groups relay --json
     """
     try:
-        results = asyncio.run(run_benchmarks(names or [], lambda name: _progress(name)))
+        results = asyncio.run(run_benchmarks(names or [], _progress))
     except UnknownBenchmark as fault:
         raise UsageFault(str(fault)) from fault
     value = {"benchmarks": [msgspec.to_builtins(result) for result in results]}

@@ -17,6 +17,10 @@ checks = ("log", "receipts", "state", "stream", "projections")
 """The checks in the order in which they run."""
 
 
+def _silent(_check: str) -> None:
+    """Say nothing."""
+
+
 async def verify_all(
     database_url: str,
     organization_id: str,
@@ -24,7 +28,7 @@ async def verify_all(
     nats_url: str | None = None,
     nats_token: str | None = None,
     projections: Sequence[Path] = (),
-    progress: Callable[[str], None] = lambda check: None,
+    progress: Callable[[str], None] = _silent,
 ) -> Report:
     """Verify everything that is there: without `nats_url` the streams are left out.
 

@@ -75,7 +75,12 @@ class LogVerifier:
         if chain_next(previous, computed) != chain_hash:
             self._find("chain", row, "the chain hash does not follow from the Event before it")
         columns = (incarnation, group_id, event_id, kind)
-        if columns != (event.history.incarnation, "" if event.group_id is UNSET else event.group_id, event.event_id, event.kind):
+        if columns != (
+            event.history.incarnation,
+            "" if event.group_id is UNSET else event.group_id,
+            event.event_id,
+            event.kind,
+        ):
             self._find("log", row, "the row's columns do not say what the signed Event says")
         if event.sequence is not UNSET and (event.sequence, event.aggregate_revision) != (sequence, revision):
             self._find("log", row, "the row's sequence or revision is not the signed one")

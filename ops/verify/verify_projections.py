@@ -69,6 +69,7 @@ class LogHistory:
 class _Live(Struct, frozen=True):
     """A live projection as one reading transaction saw it."""
 
+    file: Path
     consumer: Consumer
     cursors: dict[str, Cursor]
     digests: tuple[GroupDigest, ...]
@@ -88,23 +89,23 @@ async def verify_projections(
         for line in await judge_cursors(connection, organization_id, list(live.cursors.values())):
             report.count("cursors")
             if line.verdict.is_finding:
-                message = f"the Cursor of {live.consumer.name} in {file.name} is not on this history: {line.verdict.value}"
-                report.add(
-                    Finding(check="cursors", message=message, group_id=line.group_id, sequence=line.sequence)
+                message = (
+                    f"the Cursor of {live.consumer.name} in {file.name} is not on this history: {line.verdict.value}"
                 )
+                report.add(Finding(check="cursors", message=message, group_id=line.group_id, sequence=line.sequence))
             else:
                 on_history[line.group_id] = live.cursors[line.group_id]
-        await _compare(connection, organization_id, file, live, on_history, report)
+        await _compare(connection, organization_id, live, on_history, report)
 
 
 async def _compare(
     connection: AsyncConnection[Any],
     organization_id: str,
-    file: Path,
     live: _Live,
     ends: dict[str, Cursor],
     report: Report,
 ) -> None:
+    file = live.file
     with tempfile.TemporaryDirectory(prefix="weavehold-verify-") as folder:
         store = await SqliteStore.open(Path(folder) / "rebuilt.sqlite", live.consumer, organization_id)
         try:
@@ -139,7 +140,7 @@ def _read(file: Path, organization_id: str) -> _Live:
                 raise NotAProjection(f"{file} holds {name or 'nothing'} {version} of {owner or 'nobody'}, not ours")
             transaction = SqliteTransaction(database, consumer)
             cursors = {cursor.group_id: cursor for cursor in transaction.cursors()}
-            return _Live(consumer, cursors, projection_digests(transaction, consumer))
+            return _Live(file, consumer, cursors, projection_digests(transaction, consumer))
     except sqlite3.Error as fault:
         raise NotAProjection(f"{file} cannot be read as a projection: {fault}") from fault
 

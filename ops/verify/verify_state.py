@@ -63,9 +63,7 @@ async def groups_of(connection: AsyncConnection[Any], organization_id: str) -> A
         after = page[-1][0]
 
 
-async def group_events(
-    connection: AsyncConnection[Any], organization_id: str, group_id: str
-) -> AsyncIterator[Event]:
+async def group_events(connection: AsyncConnection[Any], organization_id: str, group_id: str) -> AsyncIterator[Event]:
     """A Group's Events in order ("" for the Organization's own). Raises ValueError for one that cannot be read."""
     after = 0
     while True:

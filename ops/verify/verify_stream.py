@@ -10,10 +10,10 @@ from nats.js.errors import NotFoundError
 from psycopg import AsyncConnection
 
 from contracts import subjects
+from contracts.delivery import stub_header
 from contracts.identifiers import ShardId
 from ops.verify.finding import Finding, Report
 from ops.verify.verify_log import sql
-from contracts.delivery import stub_header
 
 messages_in_fetch_max: Final = 500
 """Messages asked of the broker at once."""
@@ -31,7 +31,9 @@ async def verify_streams(
     row = await (await connection.execute(sql.read_incarnation, asked)).fetchone()
     incarnation = "" if row is None else row[0]
     for (shard_id,) in await (await connection.execute(sql.read_shards, asked)).fetchall():
-        await _verify_stream(connection, broker, organization_id, ShardId(shard_id), incarnation, report)
+        await _verify_stream(
+            connection, broker, organization_id, ShardId(shard_id), incarnation=incarnation, report=report
+        )
 
 
 async def _verify_stream(
@@ -39,6 +41,7 @@ async def _verify_stream(
     broker: Client,
     organization_id: str,
     shard_id: ShardId,
+    *,
     incarnation: str,
     report: Report,
 ) -> None:

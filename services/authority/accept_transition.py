@@ -87,9 +87,7 @@ async def accept_transition(
     cache.keep(state for state in facts.states.values() if state.sequence > 0)
     outcome = judge.outcome
     members = frozenset(key.entity_id for _, key in outcome.changes if key.kind is EntityKind.MEMBERSHIP)
-    return Committed(
-        answers, tuple(outcome.events), tuple(outcome.failures), members, bool(outcome.organization.keys)
-    )
+    return Committed(answers, tuple(outcome.events), tuple(outcome.failures), members, bool(outcome.organization.keys))
 
 
 def _require_shards(facts: BatchFacts, holder: str, held: Mapping[ShardId, int]) -> None:

@@ -33,11 +33,12 @@ respawns_max: Final = 3
 Admission = Admitted | Refused
 """Admission's answer to one Command."""
 
+
 def admit_one(raw: bytes, keys: KeyResolver) -> Admission:
     """Size, strict parse, schema and signature of one Command and of the signed documents inside it."""
     if len(raw) > command_bytes_max:
-        message = f"the Command has {len(raw)} bytes; at most {command_bytes_max} are taken: publish large content as an Artifact"
-        return Refused(reject(Code.PROTOCOL_VIOLATION, message))
+        excess = f"the Command has {len(raw)} bytes; at most {command_bytes_max} are taken"
+        return Refused(reject(Code.PROTOCOL_VIOLATION, f"{excess}: publish large content as an Artifact"))
     verified = verify_document(DocumentKind.COMMAND, raw, keys, command_bytes_max)
     if isinstance(verified, VerificationFailure):
         return _refused(raw, verified, None)
@@ -103,7 +104,9 @@ def _admit_batch(raws: Sequence[bytes], registry_version: int) -> list[Admission
 
 
 def _unavailable(why: str) -> Refused:
-    return Refused(reject(Code.BACKPRESSURE, f"{why}; send the same Command again", retryable=True, retry_after_ms=1_000))
+    return Refused(
+        reject(Code.BACKPRESSURE, f"{why}; send the same Command again", retryable=True, retry_after_ms=1_000)
+    )
 
 
 class AdmissionPool:
@@ -139,5 +142,3 @@ class AdmissionPool:
     def close(self) -> None:
         """Stop the processes."""
         self._pool.shutdown(wait=False, cancel_futures=True)
-
-

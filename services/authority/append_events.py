@@ -22,7 +22,6 @@ from contracts.cursor import EventMark
 from contracts.documents.common import Actor
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.signature import SigningKey
-from contracts.timestamps import format_timestamp
 from services.authority.decision import EventDraft
 
 _salt_bytes = 16
@@ -47,10 +46,14 @@ class AppendedEvent(Struct, frozen=True, kw_only=True):
 
 
 class Origin(Struct, frozen=True, kw_only=True):
-    """What all Events of one decision share. `consulted` is what it took from outside its Group."""
+    """What all Events of one decision share.
+
+    `occurred_at` is `accepted_at` as Events spell it; `consulted` is what the decision took from outside its Group.
+    """
 
     correlation_id: str
     accepted_at: datetime
+    occurred_at: str
     command_hash: SigningHash | None
     consulted: dict[str, Any]
 
@@ -78,8 +81,7 @@ class EventAppender:
         Raises EventTooLarge when the Event would exceed `event_bytes_max`.
         """
         shard_id, position, sequence = place
-        occurred_at = format_timestamp(origin.accepted_at)
-        document = self._document(draft, origin, occurred_at, previous)
+        document = self._document(draft, origin, previous)
         if group_id:
             document |= {"groupId": group_id, "sequence": sequence, "aggregateRevision": draft.aggregate_revision}
         unsigned = canonical_bytes(document)
@@ -87,7 +89,7 @@ class EventAppender:
         document["signature"] = {
             "algorithm": "Ed25519",
             "keyId": self._key.key_id,
-            "createdAt": occurred_at,
+            "createdAt": origin.occurred_at,
             "value": self._key.sign(unsigned),
         }
         raw = canonical_bytes(document)
@@ -105,7 +107,7 @@ class EventAppender:
             raw=raw,
         )
 
-    def _document(self, draft: EventDraft, origin: Origin, occurred_at: str, previous: ChainHash) -> dict[str, Any]:
+    def _document(self, draft: EventDraft, origin: Origin, previous: ChainHash) -> dict[str, Any]:
         history = {
             "incarnation": self._incarnation,
             "previousHash": previous.hex(),
@@ -118,7 +120,7 @@ class EventAppender:
             "actor": _principal(draft.actor),
             "cause": {"type": draft.cause.type.value, "id": draft.cause.id},
             "correlationId": origin.correlation_id,
-            "occurredAt": occurred_at,
+            "occurredAt": origin.occurred_at,
             "payload": draft.payload,
             "acceptedBy": self._accepted_by,
             "extensions": {history_extension: _extension(history)},

@@ -31,6 +31,8 @@ from services.process.metrics import Counter
 queue_group: Final = "authority"
 in_flight_max: Final = 8_192
 """Commands between arrival and reply; beyond it the answer is BACKPRESSURE at once."""
+drain_pause_seconds: Final = 0.02
+"""Seconds between two looks at what is still on its way through admission while stopping."""
 forward_seconds_max: Final = 15.0
 """Seconds to wait for the process that holds a Command's shard."""
 
@@ -50,6 +52,7 @@ class Ingress:
         self,
         broker: Client,
         organization_id: str,
+        *,
         pool: AdmissionPool,
         finder: ShardFinder,
         lanes: Mapping[ShardId, Lane],
@@ -124,7 +127,7 @@ class Ingress:
     async def drained(self) -> None:
         """Wait until everything taken so far is answered."""
         while self._arrived or self._in_flight:
-            await asyncio.sleep(0.02)
+            await asyncio.wait([*self._in_flight, asyncio.create_task(asyncio.sleep(drain_pause_seconds))])
 
     async def _answer(self, arrived: _Arrived, admission: Admission) -> None:
         """Decide and reply. Whatever goes wrong here, the sender's retry finds the Receipt or starts anew."""

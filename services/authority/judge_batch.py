@@ -6,6 +6,7 @@ Command that found it (ACC-1).
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from msgspec import UNSET, Struct, field, to_builtins
@@ -19,7 +20,6 @@ from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.receipt import Outcome, Receipt, RecordedEvent
 from contracts.rejection import Code, Rejection, reject
 from contracts.signature import SigningKey
-from contracts.timestamps import format_timestamp
 from services.authority.admitted import Accepted, Admitted, Answer, AuthenticationFailure, LateRecorded, SignedFact
 from services.authority.append_events import AppendedEvent, EventAppender, EventTooLarge, Origin
 from services.authority.batch_facts import BatchFacts, Routed
@@ -32,7 +32,7 @@ from services.authority.organization_rows import (
     keys_of_card,
     record_organization_event,
 )
-from services.authority.recheck_trust import distrust
+from services.authority.recheck_trust import TrustDesk
 
 
 class Office(Struct, frozen=True, kw_only=True):
@@ -78,6 +78,14 @@ class BatchJudge:
         earlier = [fence.accepted_at for fence in facts.fences.values() if fence.accepted_at is not None]
         # The clock may step back; the log's time never does.
         self._now = max([facts.now, *earlier])
+        self._trust = TrustDesk(facts, self._now)
+        self._unclaimed = DecisionContext(
+            organization_id=office.organization_id,
+            now=self._now,
+            agents=self._agents,
+            taken_identifiers=frozenset(),
+            new_id=office.new_id,
+        )
         self._organization_head = facts.organization_head or (
             GroupSequence(0),
             chain_start(office.organization_id, ""),
@@ -90,7 +98,7 @@ class BatchJudge:
         identity = (command.actor.id, command.action_id)
         if (known := self._known(identity, admitted)) is not None:
             return known
-        if failure := distrust(self._facts, admitted, self._now):
+        if failure := self._trust.distrust(admitted):
             self.outcome.failures.append(failure)
             return reject(Code.AUTH_INVALID_SIGNATURE, "signed document rejected")
         answer = self._decide(routed)
@@ -137,15 +145,9 @@ class BatchJudge:
         return self._facts.states[command.group_id]
 
     def _context(self, command: Command) -> DecisionContext:
-        return DecisionContext(
-            organization_id=self._office.organization_id,
-            now=self._now,
-            agents=self._agents,
-            taken_identifiers=frozenset(
-                name for name, _ in identifiers_claimed(command) if name in self._facts.taken
-            ),
-            new_id=self._office.new_id,
-        )
+        """The batch's one context, but for the names that this Command claims and somebody has already."""
+        taken = frozenset(name for name, _ in identifiers_claimed(command) if name in self._facts.taken)
+        return replace(self._unclaimed, taken_identifiers=taken) if taken else self._unclaimed
 
     def _record_overdue(self, routed: Routed, state: GroupState, context: DecisionContext) -> None:
         """Lapsed leases and replaced sessions are transitions of their own and stand whatever follows."""
@@ -160,6 +162,7 @@ class BatchJudge:
         origin = Origin(
             correlation_id=command.correlation_id,
             accepted_at=self._now,
+            occurred_at=self._unclaimed.now_text,
             command_hash=command_hash,
             consulted=self._consulted(command),
         )
@@ -179,7 +182,7 @@ class BatchJudge:
                 self._organization_head = (event.mark.sequence, event.mark.chain_hash)
                 rows = self.outcome.organization
                 record_organization_event(
-                    draft.kind, draft.payload, event.event_id, self._agents, self._facts, rows
+                    draft.kind, draft.payload, event.event_id, agents=self._agents, facts=self._facts, rows=rows
                 )
         self._positions[routed.shard_id] = position
         self.outcome.events.extend(events)
@@ -193,7 +196,7 @@ class BatchJudge:
             sequence=event.mark.sequence,
             kind=draft.kind,
             aggregate_revision=draft.aggregate_revision,
-            occurred_at=format_timestamp(event.accepted_at),
+            occurred_at=self._unclaimed.now_text,
             payload=draft.payload,
         )
         changes = evolve(state, facts)
@@ -216,7 +219,7 @@ class BatchJudge:
                     events=tuple(_recorded(event) for event in events),
                     aggregate_revision=events[0].aggregate_revision,
                     outcome=outcome,
-                    accepted_at=format_timestamp(self._now),
+                    accepted_at=self._unclaimed.now_text,
                 )
             )
         )
@@ -264,7 +267,5 @@ def _stored_answer(receipt: bytes) -> Answer:
         return Accepted(receipt)
     event_id = found.events[0].event_id
     message = f"the result came too late: its ownership ended; it is kept as Evidence in Event {event_id}"
-    late = reject(
-        Code.WORK_STALE_OWNERSHIP, message, related_action_id=found.action_id, details={"eventId": event_id}
-    )
+    late = reject(Code.WORK_STALE_OWNERSHIP, message, related_action_id=found.action_id, details={"eventId": event_id})
     return LateRecorded(receipt, late)

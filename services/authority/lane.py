@@ -124,7 +124,7 @@ class Lane:
             except RaceLost as race:
                 fault = race
                 continue
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - sorted below: retried, or isolated down to one Command
                 fault = error
                 if classify(error) is FaultKind.TRANSIENT:
                     await self._replace_broken()

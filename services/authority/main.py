@@ -80,6 +80,7 @@ class Authority:
             settings.organization_id,
             environment.integer("WEAVEHOLD_ADMISSION_PROCESSES", 1, minimum=1, maximum=64),
         )
+        self._finder = ShardFinder(pool, settings.organization_id, shard_count)
         self._keys = KeyRegistryCache(pool, settings.organization_id)
         self._announcer = HeadAnnouncer(broker, pool, settings.organization_id, self._held.keys)
         outcomes = ("accepted", "recorded_as_evidence", "forwarded", *(code.value for code in Code))
@@ -88,13 +89,13 @@ class Authority:
         self.ingress = Ingress(
             broker,
             settings.organization_id,
-            self._admission,
-            ShardFinder(pool, settings.organization_id, shard_count),
-            self._serving,
-            self._holders.get,
-            lambda: self._keys.version,
-            process.metrics.counter("commands_answered", "Commands answered", labels={"outcome": outcomes}),
-            self._failures.extend,
+            pool=self._admission,
+            finder=self._finder,
+            lanes=self._serving,
+            holders=self._holders.get,
+            registry_version=lambda: self._keys.version,
+            answered=process.metrics.counter("commands_answered", "Commands answered", labels={"outcome": outcomes}),
+            on_failures=self._failures.extend,
         )
 
     def _new_lane(self) -> Lane:
@@ -187,6 +188,8 @@ class Authority:
             hints.add(subjects.keys_changed(organization_id))
         for event in committed.events:
             self._announcer.touched(event.shard_id, event.mark)
+            if event.mark.sequence == 1 and event.mark.group_id:
+                self._finder.learn(event.mark.group_id, event.shard_id)
         try:
             for hint in sorted(hints):
                 await self._broker.publish(hint, b"")
@@ -226,7 +229,9 @@ async def _serve(process: ServiceProcess) -> None:
         key = SigningKey.from_file(settings.signing_key_file)
     except (OSError, ValueError) as fault:
         raise SettingsFault(
-            "WEAVEHOLD_SIGNING_KEY_FILE", f"is {settings.signing_key_file}, which cannot be used: {fault}", "Run weavehold init"
+            "WEAVEHOLD_SIGNING_KEY_FILE",
+            f"is {settings.signing_key_file}, which cannot be used: {fault}",
+            "Run weavehold init",
         ) from fault
     async with AsyncExitStack() as stack:
         pool = await open_pool(settings.database_url, name="weavehold-authority", maximum=pool_connections_max)

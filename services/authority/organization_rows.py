@@ -54,7 +54,12 @@ def key_conflict(facts: BatchFacts, card: Mapping[str, Any]) -> str | None:
 
 
 def record_organization_event(
-    kind: str, payload: Mapping[str, Any], event_id: str, agents: dict[str, AgentFacts], facts: BatchFacts,
+    kind: str,
+    payload: Mapping[str, Any],
+    event_id: str,
+    *,
+    agents: dict[str, AgentFacts],
+    facts: BatchFacts,
     rows: OrganizationRows,
 ) -> None:
     """Let the Agents and rows of this batch move with one Organization-scoped Event."""

@@ -44,10 +44,14 @@ class ShardFinder:
         found = await self._look_up(group_id)
         if found is None:
             return root_shard(group_id, self._shard_count)
-        self._known[group_id] = found
+        self.learn(group_id, found)
+        return found
+
+    def learn(self, group_id: str, shard_id: ShardId) -> None:
+        """Remember the shard of a Group that exists."""
+        self._known[group_id] = shard_id
         if len(self._known) > remembered_groups_max:
             self._known.popitem(last=False)
-        return found
 
     async def _look_up(self, group_id: str) -> ShardId | None:
         async with self._pool.connection() as connection:

@@ -98,7 +98,9 @@ def test_the_list_of_transaction_files_is_true() -> None:
 @pytest.mark.parametrize("path", product_files(), ids=name_of)
 def test_sql_lives_in_sql_files(path: Path) -> None:
     """No SQL text in Python."""
-    sql = re.compile(r"\b(?:SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM|CREATE\s+TABLE)\b", re.DOTALL)
+    sql = re.compile(
+        r"\b(?:SELECT\s.+\sFROM|INSERT\s+INTO|UPDATE\s+\w+\s+SET|DELETE\s+FROM|CREATE\s+TABLE)\b", re.DOTALL
+    )
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             assert not sql.search(node.value), f"{name_of(path)}:{node.lineno} holds SQL; move it to a .sql file"
@@ -133,8 +135,19 @@ def test_every_statement_is_used() -> None:
 def test_the_project_speaks_of_itself_alone() -> None:
     """No machine's paths, no registry's names, no leftovers of how the work was organised."""
     forbidden = re.compile(r"/work/|/root/|\.library|pypi\.org|files\.pythonhosted|TODO|FIXME|XXX")
-    texts = [path for path in root.rglob("*") if path.suffix in {".py", ".sql", ".md", ".toml", ".lock", ".sh", ".json"}]
-    skipped = {".venv", ".git", ".weavehold", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", "node_modules"}
+    texts = [
+        path for path in root.rglob("*") if path.suffix in {".py", ".sql", ".md", ".toml", ".lock", ".sh", ".json"}
+    ]
+    skipped = {
+        ".venv",
+        ".git",
+        ".weavehold",
+        ".mypy_cache",
+        ".ruff_cache",
+        ".pytest_cache",
+        ".hypothesis",
+        "node_modules",
+    }
     for path in texts:
         if skipped & set(path.relative_to(root).parts) or path == Path(__file__):
             continue

@@ -86,9 +86,7 @@ async def sender(organization: Organization, nats_url: str) -> AsyncIterator[Sen
 async def prepare(sender: Sender, organization: Organization) -> None:
     """A Coordinator and one Mission."""
     keys = organization.keys
-    await sender.until_accepted(
-        register_agent(keys.operator, keys.registry, coordinator, organization.organization_id)
-    )
+    await sender.until_accepted(register_agent(keys.operator, keys.registry, coordinator, organization.organization_id))
     await sender.until_accepted(create_mission(keys.mission_owner, 0, coordinator.principal.id))
 
 
@@ -149,21 +147,23 @@ async def test_killed_after_the_commit_before_the_reply(
     organization: Organization, database_url: str, nats_url: str, sender: Sender, tmp_path: Path
 ) -> None:
     """ACC-2, MWP-EVT-003, DUR-1: committed, the reply held back, killed: the retry gets the Receipt that was stored."""
-    async with FaultProxy.to_broker(nats_url) as proxy:
-        async with running(organization, database_url, proxy.nats_url, tmp_path) as [authority]:
-            await prepare(sender, organization)
-            raw = post(organization)
-            await _slow_receipt(database_url, raw, 0.5)
-            waiting = asyncio.create_task(sender.once(raw, 3.0))
-            await until(database_url, "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
-            proxy.stall()
-            await until(database_url, "SELECT 1 FROM event_log WHERE kind = 'message.posted'")
-            authority.kill()
-            assert await waiting is None
-            [(stored,)] = await rows(database_url, "SELECT receipt FROM receipt ORDER BY first_position DESC LIMIT 1")
-            proxy.resume()
-            authority.start()
-            receipt = await sender.until_accepted(raw)
+    async with (
+        FaultProxy.to_broker(nats_url) as proxy,
+        running(organization, database_url, proxy.nats_url, tmp_path) as [authority],
+    ):
+        await prepare(sender, organization)
+        raw = post(organization)
+        await _slow_receipt(database_url, raw, 0.5)
+        waiting = asyncio.create_task(sender.once(raw, 3.0))
+        await until(database_url, "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
+        proxy.stall()
+        await until(database_url, "SELECT 1 FROM event_log WHERE kind = 'message.posted'")
+        authority.kill()
+        assert await waiting is None
+        [(stored,)] = await rows(database_url, "SELECT receipt FROM receipt ORDER BY first_position DESC LIMIT 1")
+        proxy.resume()
+        authority.start()
+        receipt = await sender.until_accepted(raw)
     assert json.loads(bytes(stored))["events"][0]["eventId"] == receipt.events[0].event_id
     assert await posted(database_url) == [(receipt.events[0].event_id, 2)]
     await verified(database_url, organization)
@@ -192,11 +192,8 @@ async def test_two_processes_one_of_them_killed_under_load(
     assert report.examined["receipts"] == 1 + 8 + 200
 
 
-async def test_the_database_restarts_under_load(
-    private_postgres: Any, nats_url: str, tmp_path: Path
-) -> None:
+async def test_the_database_restarts_under_load(private_postgres: Any, nats_url: str, tmp_path: Path) -> None:
     """ACC-2, RULE-05: PostgreSQL is killed with -9 and comes back: bounded waits, retryable answers, one Event each."""
-
 
     connection = await connect(private_postgres.database_url, name="fixture")
     organization = await initialize(connection, name="test", keys_directory=tmp_path / "keys", shard_count=2)

@@ -18,7 +18,6 @@ from services.process.database import connect
 from services.process.unique import uuid7_urn
 from tests.authority_rig import (
     authority_on,
-    creation,
     post,
     receipt_of,
     refusal_of,
@@ -64,7 +63,7 @@ async def test_events_cannot_be_changed(database_url: str, organization: Organiz
 
 
 async def test_twenty_senders_of_one_command_get_one_receipt(database_url: str, organization: Organization) -> None:
-    """MWP-EVT-003, RULE-04: the same Command from 20 senders at once, in one batch and over two processes: one Event."""
+    """MWP-EVT-003, RULE-04: the same Command from 20 senders at once, in one batch and on two processes: one Event."""
     async with (
         authority_on(database_url, organization, "one") as one,
         authority_on(database_url, organization, "two") as two,
@@ -82,7 +81,7 @@ async def test_twenty_senders_of_one_command_get_one_receipt(database_url: str, 
 
 
 async def test_a_receipt_outlives_freshness(database_url: str, organization: Organization) -> None:
-    """MWP-EVT-003, TRU-6: a week later the same bytes get the same Receipt, and a new Command of that age is refused."""
+    """MWP-EVT-003, TRU-6: a week later the same bytes get the same Receipt; a new Command of that age is refused."""
     async with authority_on(database_url, organization) as authority:
         await with_groups(authority, 0)
         raw, never_sent = post(organization), post(organization)
@@ -99,7 +98,9 @@ async def test_a_command_from_the_future_is_refused(database_url: str, organizat
     async with authority_on(database_url, organization) as authority:
         await with_groups(authority, 0)
         ahead = format_timestamp(datetime.now(UTC) + timedelta(seconds=90))
-        assert refusal_of(await authority.answer(post(organization, issuedAt=ahead))).code is Code.AUTH_INVALID_SIGNATURE
+        assert (
+            refusal_of(await authority.answer(post(organization, issuedAt=ahead))).code is Code.AUTH_INVALID_SIGNATURE
+        )
 
 
 async def test_two_contents_under_one_action_id_in_one_batch(database_url: str, organization: Organization) -> None:
@@ -172,10 +173,8 @@ async def test_one_command_of_fifty_that_the_database_refuses(database_url: str,
 
 
 @pytest.mark.parametrize("state", ["40001", "40P01", "57P01"])
-async def test_transient_faults_run_the_batch_again(
-    state: str, database_url: str, organization: Organization
-) -> None:
-    """ACC-2, DUR-3, RULE-05: serialization failures, deadlocks and shutdowns end in one Event, after bounded retries."""
+async def test_transient_faults_run_the_batch_again(state: str, database_url: str, organization: Organization) -> None:
+    """ACC-2, DUR-3, RULE-05: serialization failures, deadlocks, shutdowns end in one Event after bounded retries."""
     async with authority_on(database_url, organization) as authority:
         await with_groups(authority, 0)
         await run_sql(
@@ -223,9 +222,7 @@ async def test_a_lost_commit_acknowledgement_is_settled_by_the_receipt(
     await verified(database_url, organization)
 
 
-async def test_a_connection_cut_before_the_commit_leaves_nothing(
-    database_url: str, organization: Organization
-) -> None:
+async def test_a_connection_cut_before_the_commit_leaves_nothing(database_url: str, organization: Organization) -> None:
     """ACC-2: cut while the reads are on their way; one run later the Command is accepted once."""
     async with authority_on(database_url, organization) as authority, FaultProxy.to_database(database_url) as proxy:
         await with_groups(authority, 0)
@@ -274,17 +271,13 @@ async def test_a_key_revoked_after_admission_is_not_accepted(database_url: str, 
         raw = post(organization)
         await authority.route([raw])
         now = format_timestamp(datetime.now(UTC))
-        await run_sql(
-            database_url, f"UPDATE signing_key SET revoked_at = '{now}' WHERE principal_type = 'human'"
-        )
+        await run_sql(database_url, f"UPDATE signing_key SET revoked_at = '{now}' WHERE principal_type = 'human'")
         committed = await authority.commit(raw)
     assert refusal_of(committed.answers[0]).code is Code.AUTH_INVALID_SIGNATURE
     assert committed.failures[0].stage == "key-resolution"
 
 
-async def test_identifiers_are_unique_in_the_whole_organization(
-    database_url: str, organization: Organization
-) -> None:
+async def test_identifiers_are_unique_in_the_whole_organization(database_url: str, organization: Organization) -> None:
     """RULE-03: one Message ID in two Groups of different shards: the second Command is refused and names it."""
     apart = [0, next(n for n in range(1, 99) if _shard(n, organization) != _shard(0, organization))]
     async with authority_on(database_url, organization) as authority:
@@ -312,9 +305,7 @@ async def test_organizations_with_the_same_identifiers_do_not_meet(
         await verified(database_url, each)
 
 
-async def test_several_groups_in_one_batch_keep_their_own_order(
-    database_url: str, organization: Organization
-) -> None:
+async def test_several_groups_in_one_batch_keep_their_own_order(database_url: str, organization: Organization) -> None:
     """ACC-3, MWP-EVT-005: a batch over Groups and shards gives each Group its contiguous sequence."""
     async with authority_on(database_url, organization) as authority:
         await with_groups(authority, *range(6))
@@ -338,7 +329,15 @@ async def test_the_clock_may_step_back(database_url: str, organization: Organiza
 
 @pytest.mark.parametrize(
     "text",
-    ['"nul \\u0000 inside"', "9007199254740993", "-0.0", "1e21", "0.1", '"\\ud83d\\ude00 \\ue000"', '"' + "x" * 9000 + '"'],
+    [
+        '"nul \\u0000 inside"',
+        "9007199254740993",
+        "-0.0",
+        "1e21",
+        "0.1",
+        '"\\ud83d\\ude00 \\ue000"',
+        '"' + "x" * 9000 + '"',
+    ],
 )
 async def test_awkward_values_come_back_as_they_were_sent(
     text: str, database_url: str, organization: Organization
@@ -354,9 +353,7 @@ async def test_awkward_values_come_back_as_they_were_sent(
     await verified(database_url, organization)
 
 
-async def test_a_service_may_not_speak_for_a_group_it_is_not_in(
-    database_url: str, organization: Organization
-) -> None:
+async def test_a_service_may_not_speak_for_a_group_it_is_not_in(database_url: str, organization: Organization) -> None:
     """ACC-1: a validly signed Command of a kind that its actor may not use is refused and leaves nothing behind."""
     async with authority_on(database_url, organization) as authority:
         await with_groups(authority, 0)
