@@ -186,10 +186,12 @@ class Delivery(_Answer, frozen=True, kw_only=True):
 class MembershipList(_Answer, frozen=True, kw_only=True):
     """One page of the actor's Memberships. `next` is the following `afterGroupId`, null at the end.
 
-    `incarnation` is the Organization's current one. `deliveries` cover all Memberships, whatever the page.
+    `incarnation` is the Organization's current one, `shard_count` how many shards its Mission trees have (1…S).
+    `deliveries` cover all Memberships, whatever the page.
     """
 
     incarnation: Incarnation
+    shard_count: PositiveInteger
     memberships: tuple[HeldMembership, ...]
     deliveries: tuple[Delivery, ...]
     next: Identifier | None

@@ -66,9 +66,7 @@ def show(
         raise typer.Exit(1)
 
 
-async def _read(
-    directory: Path, group_id: str | None, projection: Path | None, after: str, limit: int
-) -> CursorReport:
+async def _read(directory: Path, group_id: str | None, projection: Path | None, after: str, limit: int) -> CursorReport:
     access = database_access(directory)
     try:
         cursors = None if projection is None else read_projection(projection)

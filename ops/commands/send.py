@@ -139,9 +139,7 @@ async def _send(access: BrokerAccess, signed: SignedCommand, seconds: float) -> 
     connection = await broker.connect(access.url, name="weavehold-send", token=access.token)
     try:
         subject = subjects.command_ingress(access.organization_id)
-        return await send_command(
-            BrokerLink(connection), subject, signed, policy=RetryPolicy(deadline_seconds=seconds)
-        )
+        return await send_command(BrokerLink(connection), subject, signed, policy=RetryPolicy(deadline_seconds=seconds))
     finally:
         await connection.close()
 

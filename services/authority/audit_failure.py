@@ -13,9 +13,7 @@ from services.process.statements import load
 sql = load(__package__)
 
 
-async def audit_failure(
-    connection: AsyncConnection[Any], organization_id: str, failure: AuthenticationFailure
-) -> None:
+async def audit_failure(connection: AsyncConnection[Any], organization_id: str, failure: AuthenticationFailure) -> None:
     """Insert one record. The connection is outside a transaction, or in one that the caller commits."""
     await connection.execute(
         sql.insert_authentication_failure,

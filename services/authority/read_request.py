@@ -99,9 +99,7 @@ async def _verify(keys: KeyRegistryCache, raw: bytes) -> Verified | Verification
     return verified
 
 
-async def _refuse_document(
-    pool: Pool, organization_id: str, raw: bytes, failure: VerificationFailure
-) -> Rejection:
+async def _refuse_document(pool: Pool, organization_id: str, raw: bytes, failure: VerificationFailure) -> Rejection:
     """What the wire may know of a failed stage; what it may not know is audited (TRU-5)."""
     code = failure.stage.wire_code
     if code is not Code.AUTH_INVALID_SIGNATURE:

@@ -40,6 +40,11 @@ async def serve_memberships(
             connection, organization_id, reader.actor.id, after, memberships_page_max
         )
     assert current is not None  # noqa: S101 - every Organization has an incarnation from its first transaction on
+    incarnation, shard_count = current
     return MembershipList(
-        incarnation=current[0], memberships=tuple(page), deliveries=deliveries, next=following
+        incarnation=incarnation,
+        shard_count=shard_count,
+        memberships=tuple(page),
+        deliveries=deliveries,
+        next=following,
     )

@@ -215,9 +215,7 @@ class _Desk:
             return request
         assert isinstance(request.payload, Acknowledge)  # noqa: S101 - the gate let this kind alone through
         async with self._pool.connection() as connection:
-            return await serve_acknowledgement(
-                connection, self._organization_id, request.reader.actor, request.payload
-            )
+            return await serve_acknowledgement(connection, self._organization_id, request.reader.actor, request.payload)
 
     async def query(self, raw: bytes) -> Struct | Rejection:
         """Heads or Memberships."""

@@ -38,9 +38,7 @@ async def find_visible_groups(
             continue
         visible[group_id] = VisibleGroup(
             shard_id=ShardId(shard_id),
-            head=GroupHead(
-                incarnation=incarnation, group_id=group_id, sequence=sequence, chain_hash=chain_hash.hex()
-            ),
+            head=GroupHead(incarnation=incarnation, group_id=group_id, sequence=sequence, chain_hash=chain_hash.hex()),
             hidden_until=hidden_until,
         )
     return visible

@@ -37,9 +37,7 @@ async def test_an_acknowledgement_moves_forward_only(database_url: str, nats_url
         built = await org.plant_group(group, 9)
         await org.plant_membership(group, key.principal)
         asker, subject = Asker(authority.nc, org.id, key), subjects.acknowledgement(org.id)
-        answers = [
-            await asker.ask(subject, acknowledge_request, report(org, built[index])) for index in (3, 7, 7, 2)
-        ]
+        answers = [await asker.ask(subject, acknowledge_request, report(org, built[index])) for index in (3, 7, 7, 2)]
         held = await kept(org)
         cursor = await org.connection.execute("SELECT count(*) FROM event_log WHERE group_id = %s", (group,))
         assert await cursor.fetchone() == (9,)
@@ -48,9 +46,7 @@ async def test_an_acknowledgement_moves_forward_only(database_url: str, nats_url
     assert held == [(key.principal.id, 8, built[7].mark.chain_hash)]
 
 
-async def test_a_place_that_the_log_does_not_have_is_refused(
-    database_url: str, nats_url: str, tmp_path: Path
-) -> None:
+async def test_a_place_that_the_log_does_not_have_is_refused(database_url: str, nats_url: str, tmp_path: Path) -> None:
     """MWP-WRK-030, PRJ-3: beyond the head, with another hash or incarnation: refused, and the place stays."""
     async with planted(database_url, tmp_path) as org, serving(database_url, nats_url, org) as authority:
         key = await org.add_agent("worker")

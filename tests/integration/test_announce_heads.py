@@ -39,6 +39,7 @@ class Listener:
 
     async def until(self, count: int, seconds: float = 10.0) -> None:
         """Wait for so many announcements."""
+
         async def enough() -> bool:
             return len(self.heard) >= count
 

@@ -32,9 +32,7 @@ class Streams:
     def __init__(self, nc: Client, org: PlantedOrganization) -> None:
         self._nc = nc
         self._org = org
-        self.names = {
-            shard: subjects.stream_name(org.id, ShardId(shard), org.incarnation) for shard in range(1, 3)
-        }
+        self.names = {shard: subjects.stream_name(org.id, ShardId(shard), org.incarnation) for shard in range(1, 3)}
 
     async def create(self, *shards: int) -> None:
         """Empty streams of these shards."""
@@ -104,9 +102,7 @@ async def memberships(
     return await Asker(authority.nc, org.id, key, epoch).ask(subjects.query(org.id), memberships_request, {})
 
 
-async def test_a_worker_gets_its_memberships_and_its_delivery(
-    database_url: str, nats_url: str, tmp_path: Path
-) -> None:
+async def test_a_worker_gets_its_memberships_and_its_delivery(database_url: str, nats_url: str, tmp_path: Path) -> None:
     """RULE-25, MWP-WRK-008: one consumer per shard with exactly the subjects of the Groups that the Agent is in."""
     async with working(database_url, nats_url, tmp_path) as (org, authority, streams):
         key, stranger = await org.add_agent("worker", session_epoch=3), await org.add_agent("stranger")
@@ -334,9 +330,7 @@ async def test_a_worker_in_too_many_groups_is_told(
     assert len(served["deliveries"]) == 1
 
 
-async def test_memberships_come_in_pages(
-    database_url: str, nats_url: str, tmp_path: Path, monkeypatch: Any
-) -> None:
+async def test_memberships_come_in_pages(database_url: str, nats_url: str, tmp_path: Path, monkeypatch: Any) -> None:
     """RULE-30: a Principal in many Groups follows `next`; ended Memberships are left out."""
     monkeypatch.setattr(serve_memberships, "memberships_page_max", 3)
     async with working(database_url, nats_url, tmp_path) as (org, authority, _):

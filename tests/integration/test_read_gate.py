@@ -96,9 +96,7 @@ async def test_every_failure_of_trust_looks_the_same(database_url: str, nats_url
     assert [stage for stage, _ in failures] == [name.removesuffix(" at reading") for name in requests]
 
 
-async def test_a_new_key_is_believed_and_a_revoked_one_is_not(
-    database_url: str, nats_url: str, tmp_path: Path
-) -> None:
+async def test_a_new_key_is_believed_and_a_revoked_one_is_not(database_url: str, nats_url: str, tmp_path: Path) -> None:
     """TRU-2, RULE-06: an unknown key is looked up, and a key revoked a moment ago reads nothing, caches or not."""
     async with planted(database_url, tmp_path) as org, serving(database_url, nats_url, org) as authority:
         subject, asked = subjects.query(org.id), (heads_request, {"groupIds": [group]})
@@ -182,9 +180,7 @@ async def test_beyond_the_bound_the_answer_is_backpressure(
     assert [len(reply["events"]) for reply in served] == [2, 2]
 
 
-async def test_a_database_that_is_away_is_a_retryable_answer(
-    database_url: str, nats_url: str, tmp_path: Path
-) -> None:
+async def test_a_database_that_is_away_is_a_retryable_answer(database_url: str, nats_url: str, tmp_path: Path) -> None:
     """DUR-3, ERR-1: lost connections become a retryable answer or are replaced; nothing stays silent."""
     async with planted(database_url, tmp_path) as org, serving(database_url, nats_url, org) as authority:
         key = await org.add_agent("worker")

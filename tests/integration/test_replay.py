@@ -37,9 +37,7 @@ def assert_same_bytes(pages: list[GroupPage], built: list[BuiltEvent]) -> None:
     assert [event.chain_hash for event in events] == [item.mark.chain_hash.hex() for item in built]
 
 
-async def test_five_thousand_events_come_back_byte_for_byte(
-    database_url: str, nats_url: str, tmp_path: Path
-) -> None:
+async def test_five_thousand_events_come_back_byte_for_byte(database_url: str, nats_url: str, tmp_path: Path) -> None:
     """RULE-30, ACC-5: a Group of any length is read by following `next`; no byte of an Event is written again."""
     async with planted(database_url, tmp_path) as org, serving(database_url, nats_url, org) as authority:
         key = await org.add_agent("reader")
@@ -135,9 +133,7 @@ async def test_a_late_member_sees_only_above_its_visibility(database_url: str, n
         await org.plant_membership(group, key.principal, state="provisional", visibility=6)
         asker = Asker(authority.nc, org.id, key)
         subject = subjects.replay(org.id)
-        refused = [
-            await asker.ask(subject, replay_request, {"groupId": group, "after": after}) for after in (0, 5)
-        ]
+        refused = [await asker.ask(subject, replay_request, {"groupId": group, "after": after}) for after in (0, 5)]
         pages = await every_page(asker, subject, {"groupId": group, "after": 6})
     for reply in refused:
         assert code_of(reply) == "AUTH_FORBIDDEN"
