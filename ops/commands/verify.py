@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 
 from ops.cells import cell
-from ops.embedded.directory import StackDirectory, default_directory
+from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
 from ops.output import JsonOption, print_result
 from ops.running_stack import broker_access, database_access
 from ops.verify.finding import Report
-from ops.verify.run import verify_all
+from ops.verify.run import projection_files, verify_all
 
 
 def command(
@@ -54,12 +54,6 @@ async def _verify(directory: Path, projections: list[Path] | None, stream: bool)
         nats_token=None if broker is None else broker.token,
         projections=files,
     )
-
-
-def projection_files(directory: Path) -> list[Path]:
-    """The projections that lie in a stack's directory: those of its Workers and of its server-side consumers."""
-    home = StackDirectory.at(directory).path
-    return sorted(file for folder in ("workers", "projections") for file in (home / folder).glob("*.sqlite"))
 
 
 def described(report: Report) -> dict[str, Any]:

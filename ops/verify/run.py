@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from ops.embedded.directory import StackDirectory
 from ops.verify.finding import Report
 from ops.verify.verify_log import LogVerifier
 from ops.verify.verify_projections import verify_projections
@@ -15,6 +16,12 @@ from services.process.database import Timeouts, connect
 
 checks = ("log", "receipts", "state", "stream", "projections")
 """The checks in the order in which they run."""
+
+
+def projection_files(directory: Path) -> list[Path]:
+    """The projections that lie in a stack's directory: those of its Workers and of its server-side consumers."""
+    home = StackDirectory.at(directory).path
+    return sorted(file for folder in ("workers", "projections") for file in (home / folder).glob("*.sqlite"))
 
 
 def _silent(_check: str) -> None:
