@@ -22,6 +22,8 @@ transaction_files = {
     "services/authority/serve_session.py": "consuming a challenge",
     "outbox_relay/relay_lease.py": "taking and renewing a relay's lease",
     "projections/apply_event.py": "the applying transaction",
+    "projections/fill_gap.py": "settling what is known of a head; beginning a Group anew",
+    "projections/settle_fork.py": "recording a fork with the reset of its Group",
     "projections/store/sqlite.py": "the store that it runs on",
     "ops/init.py": "creating an Organization",
 }
