@@ -3,14 +3,16 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from ops.bench import accept, rebuild, relay
+from ops.bench.accept import measure_hot_group, measure_many_groups
 from ops.bench.measurement import Measurement
+from ops.bench.rebuild import measure as measure_rebuild
+from ops.bench.relay import measure as measure_relay
 
 benchmarks: Final[Mapping[str, Callable[[], Awaitable[Measurement]]]] = {
-    "accept-many-groups": accept.measure_many_groups,
-    "accept-hot-group": accept.measure_hot_group,
-    "relay": relay.measure,
-    "rebuild": rebuild.measure,
+    "accept-many-groups": measure_many_groups,
+    "accept-hot-group": measure_hot_group,
+    "relay": measure_relay,
+    "rebuild": measure_rebuild,
 }
 """Every benchmark; each brings up and takes down what it needs."""
 
