@@ -12,7 +12,7 @@ from msgspec import Struct
 
 root = Path(__file__).parents[1]
 catalogue = root / "tests" / "PROMISES.md"
-_row = re.compile(r"^\| (?P<ids>[A-Z0-9-, …]+?) \| (?P<status>kept|partly|open) \| (?P<text>.+?) \| (?P<tests>.*?) \|$")
+_row = re.compile(r"^\| (?P<ids>[A-Z0-9-, …]+?) \| (?P<status>kept|partly|open) \| (?P<text>.+?) \|(?P<tests>.*)\|$")
 _test = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
 
 
