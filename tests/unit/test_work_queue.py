@@ -91,7 +91,7 @@ async def test_the_queue_agrees_with_the_authoritys_fold(store: SqliteStore) -> 
 
 
 async def test_offers_are_open_until_an_event_settles_them(store: SqliteStore) -> None:
-    """An offer to this Agent appears with its contract, and goes when someone accepts or when only others are offered it anew."""
+    """An offer to this Agent goes when someone accepts, or when only others are offered the WorkItem anew."""
     scene = Scene().with_work("offered", "urn:test:item:won").with_work("offered", "urn:test:item:lost")
     scene.with_work("offered", "urn:test:item:again")
     await apply(store, scene.events)
