@@ -30,9 +30,9 @@ class MessageMark(NamedTuple):
     incarnation: str
 
 
-def mark_text(mark: MessageMark) -> str:
+def mark_text(event_id: str, relay_epoch: int, incarnation: str) -> str:
     """The value of the mark header."""
-    return f"{mark.event_id} {mark.relay_epoch} {mark.incarnation}"
+    return f"{event_id} {relay_epoch} {incarnation}"
 
 
 def read_mark(headers: Mapping[str, str] | None) -> MessageMark | None:

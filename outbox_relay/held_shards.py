@@ -19,6 +19,7 @@ from nats.aio.subscription import Subscription
 from contracts import subjects
 from contracts.identifiers import ShardId
 from outbox_relay.outbox import Outbox
+from outbox_relay.publish_answer import StopReason
 from outbox_relay.relay_lease import RelayLease, RelayLeases, RelayPlace, fair_share, renewal_seconds
 from outbox_relay.relay_shard import RelayCounters, RelayShard, RelayState
 from outbox_relay.stream import ShardStream, StreamLimits
@@ -156,7 +157,7 @@ class HeldShards:
         if self._client.stats["reconnects"] != self._reconnects:
             self._reconnects = self._client.stats["reconnects"]
             for held in self._held.values():
-                held.relay.interrupt("the broker connected again")
+                held.relay.interrupt(StopReason.CONNECTION, "the broker connected again")
 
     async def _collect_ended(self) -> None:
         """Drop shards whose relay ended because its lease was over, so that they can be taken anew."""
@@ -223,6 +224,8 @@ class HeldShards:
         for shard_id, backlog in backlogs.items():
             if backlog.head > relayed[shard_id]:
                 self._held[shard_id].relay.wake()
+            elif backlog.head < relayed[shard_id]:
+                self._held[shard_id].relay.interrupt(StopReason.INSPECTION, "the log ends before its stream")
         self._lag.set(max((backlog.age_seconds for backlog in backlogs.values()), default=0.0))
 
 

@@ -1,10 +1,12 @@
 """The messages of a shard's stream: the stored bytes of an Event, or a pointer where the broker takes no Event."""
 
 from functools import lru_cache, partial
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from msgspec import Struct
 
 from contracts import subjects
-from contracts.delivery import MessageMark, PointerStub, encode_stub, mark_header, mark_text, stub_format, stub_header
+from contracts.delivery import PointerStub, encode_stub, mark_header, mark_text, stub_format, stub_header
 from contracts.identifiers import ShardId, ShardPosition
 from outbox_relay.outbox import OutboxRow
 
@@ -32,7 +34,7 @@ class HeaderText(str):
         return self
 
 
-class Message(NamedTuple):
+class Message(Struct, frozen=True):
     """One message at its position. `headers` belong to the pipeline that sends it, which adds the fences."""
 
     position: ShardPosition
@@ -61,7 +63,7 @@ class MessageMaker:
         return Message(row.position, self._subject(row.group_id), headers, encode_stub(stub))
 
     def _headers(self, event_id: str) -> dict[str, str]:
-        mark = mark_text(MessageMark(event_id, self._relay_epoch, self._incarnation))
+        mark = mark_text(event_id, self._relay_epoch, self._incarnation)
         if not mark.isprintable():
             raise ValueError(f"the Event ID {event_id!r} cannot stand in a header")
         return {mark_header: HeaderText(mark)}

@@ -10,6 +10,8 @@ from contracts.identifiers import ShardId, ShardPosition
 from services.process.database import Pool
 from services.process.statements import load
 
+connection_wait_seconds: Final = 2.0
+"""Seconds to wait for a connection of the pool: a database that is away must show before leases are over."""
 page_rows_max: Final = 1_000
 """Rows of one page; a full page is one atomic batch, whose limit at the broker is 1,000 messages."""
 page_bytes_max: Final = 2 * 1024 * 1024
@@ -104,6 +106,6 @@ class Outbox:
 
     async def _read(self, statement: str, **asked: Any) -> list[tuple[Any, ...]]:
         asked["organization_id"] = self.organization_id
-        async with self._pool.connection() as connection:
+        async with self._pool.connection(timeout=connection_wait_seconds) as connection:
             cursor = await connection.execute(self._sql[statement], asked, binary=True)
             return await cursor.fetchall()

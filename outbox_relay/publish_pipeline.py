@@ -31,7 +31,7 @@ batches_in_flight_max: Final = 3
 """Batches sent and not yet answered."""
 messages_in_flight_max: Final = 256
 """Single messages sent and not yet answered."""
-burst_messages: Final = 50
+burst_messages: Final = 100
 """Messages handed to the client before the event loop may write them to the socket."""
 answer_seconds_max: Final = 5.0
 """Seconds without any answer after which the pipeline stops."""

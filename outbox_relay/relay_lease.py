@@ -12,6 +12,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from contracts.identifiers import ShardId, ShardPosition
+from outbox_relay.outbox import connection_wait_seconds
 from services.process.database import Pool
 from services.process.statements import load
 
@@ -71,7 +72,7 @@ class RelayLeases:
 
     async def announce(self) -> tuple[str, ...]:
         """Say that this process lives, and learn which ones do, sorted."""
-        async with self._pool.connection() as connection, connection.transaction():
+        async with self._pool.connection(timeout=connection_wait_seconds) as connection, connection.transaction():
             await connection.execute(self._sql.forget_dead_processes, self._asked)
             cursor = await connection.execute(self._sql.announce_process, self._asked)
             return tuple(holder for (holder,) in await cursor.fetchall())
@@ -106,7 +107,7 @@ class RelayLeases:
         await self._run("withdraw_process")
 
     async def _run(self, statement: str, **asked: Any) -> list[tuple[Any, ...]]:
-        async with self._pool.connection() as connection:
+        async with self._pool.connection(timeout=connection_wait_seconds) as connection:
             cursor = await connection.execute(self._sql[statement], self._asked | asked)
             return await cursor.fetchall() if cursor.description else []
 

@@ -114,10 +114,10 @@ class RelayShard:
         """The log has grown."""
         self._grown.set()
 
-    def interrupt(self, detail: str) -> None:
-        """The connection to the broker was lost meanwhile: look again where the stream ends."""
+    def interrupt(self, reason: StopReason, detail: str) -> None:
+        """Something happened that needs another look at where the stream ends."""
         if self._pipeline is not None:
-            self._pipeline.interrupt(StopReason.CONNECTION, detail)
+            self._pipeline.interrupt(reason, detail)
         self._grown.set()
 
     async def run(self) -> None:

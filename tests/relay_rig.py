@@ -2,11 +2,19 @@
 
 import asyncio
 import json
+import os
+import re
 import secrets
+import signal
+import subprocess
+import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from nats.aio.client import Client
@@ -17,9 +25,13 @@ from contracts.delivery import MessageMark, read_mark
 from contracts.identifiers import ShardId
 from ops.init import Organization
 from outbox_relay.held_shards import HeldShards
+from outbox_relay.relay_shard import RelayState
 from outbox_relay.stream import StreamLimits
-from services.process.database import open_pool
+from services.process import broker
+from services.process.database import connect, open_pool
 from services.process.metrics import Metrics
+
+root = Path(__file__).parents[1]
 
 append_rows = """
 INSERT INTO event_log (organization_id, shard_id, position, incarnation, group_id, sequence, event_id, kind,
@@ -64,20 +76,42 @@ class Shard:
     """One shard of an Organization: its log in the database and its stream at the broker."""
 
     def __init__(
-        self, connection: AsyncConnection[Any], client: Client, organization: Organization, shard_id: int
+        self,
+        connection: AsyncConnection[Any],
+        client: Client,
+        organization: Organization,
+        database_url: str,
+        shard_id: int = 1,
+        incarnation: str | None = None,
     ) -> None:
         self.connection = connection
         self.client = client
         self.organization = organization
+        self.database_url = database_url
         self.shard_id = ShardId(shard_id)
-        self.stream = subjects.stream_name(organization.organization_id, self.shard_id, organization.incarnation)
+        self.incarnation = incarnation or organization.incarnation
+        self.stream = subjects.stream_name(organization.organization_id, self.shard_id, self.incarnation)
 
-    async def append(self, count: int, *, size: int = 20, wake: bool = True, incarnation: str | None = None) -> None:
+    def other(self, shard_id: int) -> "Shard":
+        """Another shard of the same Organization."""
+        return Shard(self.connection, self.client, self.organization, self.database_url, shard_id)
+
+    def later(self, incarnation: str) -> "Shard":
+        """The same shard in a later incarnation."""
+        return Shard(self.connection, self.client, self.organization, self.database_url, self.shard_id, incarnation)
+
+    def relaying(
+        self, *, client: Client | None = None, database_url: str = "", limits: StreamLimits | None = None
+    ) -> "AbstractAsyncContextManager[Relay]":
+        """A relay of the Organization inside this process."""
+        return relaying(database_url or self.database_url, client or self.client, self.organization, limits)
+
+    async def append(self, count: int, *, size: int = 20, wake: bool = True) -> None:
         """Commit Events of about `size` bytes, and say so as the authority does."""
         asked = {
             "organization_id": self.organization.organization_id,
             "shard_id": self.shard_id,
-            "incarnation": incarnation or self.organization.incarnation,
+            "incarnation": self.incarnation,
             "count": count,
             "bytes": size,
         }
@@ -127,10 +161,10 @@ class Shard:
         await eventually(level, seconds, f"{self.stream} to end at {head}")
         await self.compare()
 
-    async def compare(self, first: int = 1) -> None:
-        """Stream and log hold the same from `first` on: nothing lost, doubled, skipped or out of order."""
+    async def compare(self, first: int = 1, last: int | None = None) -> None:
+        """Stream and log hold the same from `first` to `last`: nothing lost, doubled, skipped or out of order."""
         messages = [(m.sequence, m.subject, m.mark.event_id, m.data) for m in await self.messages()]
-        assert messages == [tuple(row) for row in await self.log()][first - 1 :]
+        assert messages == [tuple(row) for row in await self.log()][first - 1 : last]
 
 
 async def api(client: Client, call: str, asked: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -147,30 +181,69 @@ async def eventually(condition: Callable[[], Awaitable[bool]], seconds: float, w
         try:
             if await condition():
                 return
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - whatever is not yet there
             last = error
         await asyncio.sleep(0.05)
     raise AssertionError(f"waited {seconds} s in vain for {what} ({last!r})")
 
 
 @asynccontextmanager
+async def open_shard(database_url: str, nats_url: str, organization: Organization) -> AsyncIterator[Shard]:
+    """Shard 1 of an Organization, with connections of its own."""
+    connection = await connect(database_url, name="test")
+    client = await broker.connect(nats_url, name="test")
+    try:
+        yield Shard(connection, client, organization, database_url)
+    finally:
+        await client.close()
+        await connection.close()
+
+
+@dataclass(frozen=True)
+class Relay:
+    """A relay inside the test's process."""
+
+    shards: HeldShards
+    metrics: Metrics
+
+    def metric(self, name: str) -> float:
+        """The sum over all series of a metric, 0 when there is none yet."""
+        text = self.metrics.exposition()[0].decode()
+        return sum(float(value) for value in re.findall(rf"^weavehold_{name}(?:{{.*}})? (\S+)$", text, re.MULTILINE))
+
+    def state(self, shard_id: int) -> RelayState | None:
+        """What a shard's relay is doing; None when it is not held."""
+        held = self.shards._held.get(ShardId(shard_id))
+        return None if held is None else held.relay.state
+
+    async def reaches(self, shard_id: int, state: RelayState, seconds: float = 10) -> str:
+        """Wait for a state, and return its detail."""
+
+        async def reached() -> bool:
+            return self.state(shard_id) is state
+
+        await eventually(reached, seconds, f"shard {shard_id} to be {state.value}")
+        return self.shards._held[ShardId(shard_id)].relay.detail
+
+
+@asynccontextmanager
 async def relaying(
-    database_url: str, client: Client, organization: Organization, *, limits: StreamLimits | None = None, name: str = ""
-) -> AsyncIterator[HeldShards]:
+    database_url: str, client: Client, organization: Organization, limits: StreamLimits | None = None
+) -> AsyncIterator[Relay]:
     """A relay inside this process, beating until the block ends."""
     pool = await open_pool(database_url, name="relay-test", maximum=4)
-    stopping = asyncio.Event()
+    stopping, metrics = asyncio.Event(), Metrics("relay")
     shards = HeldShards(
         pool=pool,
         client=client,
         organization_id=organization.organization_id,
-        holder=name or f"relay-{secrets.token_hex(4)}",
+        holder=f"relay-{secrets.token_hex(4)}",
         limits=limits or StreamLimits(),
-        metrics=(metrics := Metrics("relay")),
+        metrics=metrics,
     )
     task = asyncio.create_task(shards.run(stopping, lambda: None))
     try:
-        yield shards
+        yield Relay(shards, metrics)
     finally:
         stopping.set()
         try:
@@ -178,3 +251,73 @@ async def relaying(
         finally:
             metrics.close()
             await pool.close()
+
+
+class RelayProcess:
+    """`weavehold relay` as a process of its own."""
+
+    def __init__(self, database_url: str, nats_url: str, organization: Organization, directory: Path) -> None:
+        self._directory = directory / f"relay-{secrets.token_hex(4)}"
+        self._directory.mkdir()
+        self._port_file = self._directory / "port"
+        variables = {
+            "WEAVEHOLD_DATABASE_URL": database_url,
+            "WEAVEHOLD_NATS_URL": nats_url,
+            "WEAVEHOLD_ORGANIZATION": organization.organization_id,
+            "WEAVEHOLD_HEALTH_PORT_FILE": str(self._port_file),
+        }
+        self.log = self._directory / "log"
+        with self.log.open("wb") as log:
+            self._child = subprocess.Popen(
+                [sys.executable, "-m", "outbox_relay.main"],
+                env=os.environ | variables,
+                stdout=log,
+                stderr=log,
+                cwd=root,
+            )
+
+    async def ready(self, seconds: float = 20) -> None:
+        """Wait until it is ready."""
+
+        async def is_ready() -> bool:
+            assert self._child.poll() is None, self.log.read_text()
+            return (await self.get("readyz"))[0] == 200
+
+        await eventually(is_ready, seconds, "the relay process to be ready")
+
+    async def get(self, path: str) -> tuple[int, str]:
+        """Status and body of one of its health endpoints."""
+
+        def ask() -> tuple[int, str]:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{self._port_file.read_text().strip()}/{path}") as answer:
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, error.read().decode()
+
+        return await asyncio.to_thread(ask)
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to it."""
+        self._child.send_signal(number)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """End it and return its exit code."""
+        if self._child.poll() is None:
+            self._child.send_signal(signal.SIGCONT)
+            self._child.send_signal(number)
+        return self._child.wait(30)
+
+
+@asynccontextmanager
+async def relay_process(
+    database_url: str, nats_url: str, organization: Organization, directory: Path
+) -> AsyncIterator[RelayProcess]:
+    """A ready relay process that ends with the block."""
+    process = RelayProcess(database_url, nats_url, organization, directory)
+    try:
+        await process.ready()
+        yield process
+    finally:
+        process.end()

@@ -1,65 +1,208 @@
 """The relay against real servers: everything committed stands at its position in the stream (OBX-1)."""
 
 import asyncio
-import shutil
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
-from nats.aio.client import Client
 
 from contracts import subjects
-from contracts.delivery import PointerStub, read_stub
+from contracts.delivery import PointerStub, read_stub, stub_format
 from contracts.identifiers import ShardId
-from ops.embedded.broker_server import BrokerServer
 from ops.init import Organization
-from outbox_relay.held_shards import HeldShards
+from outbox_relay import relay_shard
+from outbox_relay.publish_pipeline import answer_seconds_max
 from outbox_relay.relay_shard import RelayState
-from outbox_relay.stream import StreamLimits
 from services.process import broker
-from services.process.database import connect
-from tests.relay_rig import Shard, api, eventually, relaying
+from tests.fault_proxy import FaultProxy
+from tests.relay_rig import Shard, api, eventually, open_shard
 
 
 @pytest.fixture
-async def client(nats_url: str) -> AsyncIterator[Client]:
-    client = await broker.connect(nats_url, name="test")
-    yield client
-    await client.close()
+async def shard(database_url: str, nats_url: str, organization: Organization) -> AsyncIterator[Shard]:
+    async with open_shard(database_url, nats_url, organization) as opened:
+        yield opened
 
 
-@pytest.fixture
-async def shard(database_url: str, client: Client, organization: Organization) -> AsyncIterator[Shard]:
-    connection = await connect(database_url, name="test")
-    yield Shard(connection, client, organization, 1)
-    await connection.close()
-
-
-async def test_every_row_stands_at_its_position_in_order(
-    database_url: str, client: Client, organization: Organization, shard: Shard
-) -> None:
-    """OBX-1: single messages and batches, with the headers that RULE-18 asks for."""
+async def test_every_row_stands_at_its_position_in_order(shard: Shard) -> None:
+    """OBX-1: single messages and batches, committed before and while the relay runs; RULE-18: their marks."""
     await shard.append(250)
-    async with relaying(database_url, client, organization):
+    async with shard.relaying() as relay:
         await shard.relayed()
         for count in (1, 7, 120, 1, 2500):
             await shard.append(count)
         await shard.relayed()
+        assert relay.metric("relay_published_total") == 2879
+        assert relay.metric("relay_repositions_total") == 0
     mark = (await shard.messages())[-1].mark
-    assert (mark.relay_epoch, mark.incarnation) == (1, organization.incarnation)
+    assert (mark.relay_epoch, mark.incarnation) == (1, shard.organization.incarnation)
 
 
-async def test_all_shards_are_relayed_each_to_its_own_stream(
-    database_url: str, client: Client, organization: Organization, shard: Shard
-) -> None:
+async def test_all_shards_are_relayed_each_to_its_own_stream(shard: Shard) -> None:
     """OBX-1: the Organization shard too, on its literal subject."""
-    others = [Shard(shard.connection, client, organization, number) for number in (0, 2)]
-    async with relaying(database_url, client, organization):
+    others = [shard.other(0), shard.other(2)]
+    async with shard.relaying():
         for each in (shard, *others):
             await each.append(5)
         for each in (shard, *others):
             await each.relayed()
-    assert {m.subject for m in await others[0].messages()} == {
-        subjects.event(organization.organization_id, ShardId(0), "")
-    }
+    literal = subjects.event(shard.organization.organization_id, ShardId(0), "")
+    assert {message.subject for message in await others[0].messages()} == {literal}
+
+
+async def test_a_lost_wake_up_delays_and_loses_nothing(shard: Shard) -> None:
+    """OBX-1: the wake-up carries no truth; the log is looked at once a second in any case."""
+    async with shard.relaying() as relay:
+        await relay.reaches(1, RelayState.RELAYING)
+        await shard.append(3, wake=False)
+        await shard.relayed(seconds=5)
+
+
+async def test_a_wake_up_brings_an_event_to_the_stream_at_once(shard: Shard) -> None:
+    """OBX-1: not at the next look, but by the message."""
+    async with shard.relaying() as relay:
+        await relay.reaches(1, RelayState.RELAYING)
+        subscription = await shard.client.subscribe(
+            subjects.shard_events(shard.organization.organization_id, shard.shard_id)
+        )
+        delays = []
+        for _ in range(5):
+            started = time.monotonic()
+            await shard.append(1)
+            await subscription.next_msg(timeout=5)
+            delays.append(time.monotonic() - started)
+        assert sorted(delays)[2] < 0.5, delays
+
+
+async def test_what_was_published_but_not_noted_is_not_published_again(shard: Shard) -> None:
+    """OBX-1, DUR-4 (c): the stream's end decides, not the position on record."""
+    await shard.append(150)
+    async with shard.relaying():
+        await shard.relayed()
+    await shard.connection.execute("UPDATE relay_position SET position = 7")
+    await shard.append(5)
+    async with shard.relaying():
+        await shard.relayed()
+
+
+async def test_the_position_is_on_record_soon_after(shard: Shard) -> None:
+    """OBX-1: for people and for the lag; written about once a second."""
+
+    async def noted() -> bool:
+        cursor = await shard.connection.execute("SELECT position, incarnation FROM relay_position WHERE shard_id = 1")
+        return await cursor.fetchone() == (120, shard.organization.incarnation)
+
+    async with shard.relaying():
+        await shard.append(120)
+        await eventually(noted, 5, "the position to be noted")
+
+
+async def test_a_broker_that_does_not_answer_is_waited_for(shard: Shard, broker_proxy: FaultProxy) -> None:
+    """OBX-1: a network that swallows packets, then the lost connection, then everything again; OBX-2: the lag shows."""
+    through_proxy = await broker.connect(broker_proxy.nats_url, name="relay")
+    async with shard.relaying(client=through_proxy) as relay:
+        await shard.append(10)
+        await shard.relayed()
+        broker_proxy.stall()
+        await shard.append(300)
+
+        async def behind() -> bool:
+            return relay.metric("relay_lag_seconds") > 1
+
+        await eventually(behind, 10, "the lag to show")
+        await relay.reaches(1, RelayState.WAITING, answer_seconds_max * 3)
+        broker_proxy.resume()
+        await broker_proxy.cut()
+        await shard.relayed(30)
+
+        async def level() -> bool:
+            return relay.metric("relay_lag_seconds") == 0
+
+        await eventually(level, 5, "the lag to be gone")
+    await through_proxy.close()
+
+
+async def test_a_database_that_is_away_is_waited_for(shard: Shard, database_proxy: FaultProxy) -> None:
+    """OBX-1: without the database nothing is published; with it, everything."""
+    async with shard.relaying(database_url=database_proxy.database_url(shard.database_url)) as relay:
+        await shard.append(10)
+        await shard.relayed()
+        database_proxy.refuse()
+        await database_proxy.cut()
+        await shard.append(200)
+        await relay.reaches(1, RelayState.WAITING)
+        database_proxy.accept()
+        await shard.relayed(30)
+
+
+async def test_an_event_too_large_for_the_broker_becomes_a_pointer(shard: Shard) -> None:
+    """OBX-2: the pointer says where to ask for the Event, and nothing behind it waits."""
+    await shard.append(2)
+    await shard.append(1, size=600 * 1024)
+    await shard.append(130)
+    async with shard.relaying() as relay:
+        await assert_pointer(shard, 3, 133)
+        assert relay.metric("relay_stubs_total") == 1
+        assert (await relay.shards.finding()).detail == ""
+
+
+async def test_an_event_that_the_broker_refuses_becomes_a_pointer(shard: Shard) -> None:
+    """OBX-2: found in the middle of a batch, by the broker's own limit, which the relay does not know beforehand."""
+    async with shard.relaying() as relay:
+        await relay.reaches(1, RelayState.RELAYING)
+        info = await api(shard.client, f"STREAM.INFO.{shard.stream}")
+        changed = await api(shard.client, f"STREAM.UPDATE.{shard.stream}", info["config"] | {"max_msg_size": 2000})
+        assert "error" not in changed
+        await shard.append(150, wake=False)
+        await shard.append(1, size=5000, wake=False)
+        await shard.append(149)
+        await assert_pointer(shard, 151, 300)
+        assert relay.metric("relay_stubs_total") == 1
+
+
+async def assert_pointer(shard: Shard, position: int, head: int) -> None:
+    async def level() -> bool:
+        state = await shard.state()
+        return state is not None and state["last_seq"] == head
+
+    await eventually(level, 15, f"the stream to end at {head}")
+    messages = await shard.messages()
+    for row, message in zip(await shard.log(), messages, strict=True):
+        if row[0] != position:
+            assert (message.sequence, message.subject, message.mark.event_id, message.data) == row
+            assert read_stub(message.headers, message.data) is None
+    stub = messages[position - 1]
+    cursor = await shard.connection.execute(
+        "SELECT event_id, group_id, sequence, position, encode(chain_hash, 'hex') FROM event_log"
+        " WHERE shard_id = %s AND position = %s",
+        (shard.shard_id, position),
+    )
+    [(event_id, group_id, sequence, position, chain_hash)] = await cursor.fetchall()
+    assert read_stub(stub.headers, stub.data) == PointerStub(
+        event_id=event_id, group_id=group_id, sequence=sequence, position=position, chain_hash=chain_hash
+    )
+    assert stub.headers["Weavehold-Stub"] == stub_format
+    assert stub.mark.event_id == event_id
+    assert len(stub.data) < 1000
+
+
+async def test_an_idle_relay_asks_nothing_faster_than_twice_a_second(shard: Shard) -> None:
+    """Idle: no polling faster than twice a second; the broker is asked every few seconds only."""
+    async with shard.relaying() as relay:
+        await shard.append(5)
+        await relay.reaches(1, RelayState.RELAYING)
+        await shard.relayed()
+        pages = 0
+        original = relay_shard.Outbox.page
+
+        async def counted(*arguments: object, **named: object) -> object:
+            nonlocal pages
+            pages += 1
+            return await original(*arguments, **named)  # type: ignore[arg-type]
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(relay_shard.Outbox, "page", counted)
+            sent = shard.client.stats["out_msgs"]
+            await asyncio.sleep(3)
+        assert pages <= 1
+        assert shard.client.stats["out_msgs"] - sent <= 6

@@ -1,0 +1,180 @@
+"""Publishing with fences against a real broker: what arrives late, twice or at the wrong place is refused (OBX-2)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+from nats.aio.client import Client
+
+from contracts.identifiers import ShardPosition
+from ops.init import Organization
+from outbox_relay import publish_pipeline
+from outbox_relay.message import Message, MessageMaker
+from outbox_relay.outbox import Outbox
+from outbox_relay.publish_answer import Stop, StopReason
+from outbox_relay.publish_pipeline import PublishPipeline
+from outbox_relay.stream import ShardStream, StreamLimits
+from services.process import broker
+from services.process.database import open_pool
+from tests.fault_proxy import FaultProxy
+from tests.relay_rig import Shard, api, open_shard
+
+
+@pytest.fixture
+async def shard(database_url: str, nats_url: str, organization: Organization) -> AsyncIterator[Shard]:
+    """A log of 300 rows and an empty stream."""
+    async with open_shard(database_url, nats_url, organization) as opened:
+        stream = ShardStream(opened.client, organization.organization_id, opened.shard_id, StreamLimits())
+        assert await stream.create(opened.incarnation, ShardPosition(1))
+        await opened.append(300)
+        yield opened
+
+
+async def messages(shard: Shard, first: int, last: int, epoch: int = 1) -> list[Message]:
+    pool = await open_pool(shard.database_url, name="test", maximum=1)
+    try:
+        outbox = Outbox(pool, shard.organization.organization_id)
+        rows = await outbox.page(shard.shard_id, ShardPosition(first - 1), rows_max=last - first + 1)
+    finally:
+        await pool.close()
+    maker = MessageMaker(shard.organization.organization_id, shard.shard_id, shard.incarnation, epoch)
+    return [maker.event(row) for row in rows]
+
+
+@asynccontextmanager
+async def pipeline(shard: Shard, after: int, client: Client | None = None) -> AsyncIterator[PublishPipeline]:
+    opened = PublishPipeline(client or shard.client, shard.stream, ShardPosition(after))
+    await opened.open()
+    try:
+        yield opened
+    finally:
+        await opened.close()
+
+
+async def publish(into: PublishPipeline, given: Sequence[Message], batch: bool) -> Stop | None:
+    stop = await (into.publish_batch if batch else into.publish_each)(given)
+    return stop or await into.settle()
+
+
+@pytest.mark.parametrize("batch", [False, True])
+async def test_what_a_stale_publisher_sends_is_refused(shard: Shard, batch: bool) -> None:
+    """OBX-2: one that believes in an older end of the stream doubles nothing."""
+    async with pipeline(shard, 0) as first:
+        assert await publish(first, await messages(shard, 1, 150), batch) is None
+        assert first.confirmed == 150
+    async with pipeline(shard, 40) as stale:
+        stop = await publish(stale, await messages(shard, 41, 150), batch)
+        assert stop is not None
+        assert stop.reason is StopReason.SEQUENCE
+        assert stale.confirmed == 40
+    assert [message.sequence for message in await shard.messages()] == list(range(1, 151))
+
+
+async def test_what_a_stale_publisher_may_add_is_the_missing_event_itself(shard: Shard) -> None:
+    """OBX-2: its first messages are refused, and the first that fits the stream's end is the right one there."""
+    async with pipeline(shard, 0) as first:
+        assert await publish(first, await messages(shard, 1, 150), batch=False) is None
+    async with pipeline(shard, 40) as stale:
+        assert await publish(stale, await messages(shard, 41, 300), batch=False) is not None
+    end = (await shard.state() or {})["last_seq"]
+    assert end >= 150
+    await shard.compare(last=end)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+async def test_nothing_is_skipped(shard: Shard, batch: bool) -> None:
+    """OBX-2: one that believes in a later end leaves no hole."""
+    async with pipeline(shard, 10) as early:
+        stop = await publish(early, await messages(shard, 11, 130), batch)
+        assert stop is not None
+        assert stop.reason is StopReason.SEQUENCE
+    assert await shard.messages() == []
+
+
+@pytest.mark.parametrize("batch", [False, True])
+async def test_a_late_message_never_enters_another_incarnation(shard: Shard, batch: bool) -> None:
+    """RULE-18: the subject is the same in every incarnation, the expected stream is not."""
+    stream = ShardStream(shard.client, shard.organization.organization_id, shard.shard_id, StreamLimits())
+    await stream.retire(shard.incarnation)
+    later = shard.later("f" * 32)
+    assert await stream.create(later.incarnation, ShardPosition(1))
+    async with pipeline(shard, 0) as late:
+        stop = await publish(late, await messages(shard, 1, 120), batch)
+        assert stop is not None
+        assert stop.reason is StopReason.STREAM
+    assert await later.messages() == []
+
+
+async def test_a_batch_is_stored_as_a_whole_or_not_at_all(shard: Shard) -> None:
+    """OBX-1: one message too large in the middle; the answer does not say which."""
+    config = (await api(shard.client, f"STREAM.INFO.{shard.stream}"))["config"]
+    assert "error" not in await api(shard.client, f"STREAM.UPDATE.{shard.stream}", config | {"max_msg_size": 1000})
+    given = await messages(shard, 1, 120)
+    given[70] = Message(given[70].position, given[70].subject, given[70].headers, b"x" * 2000)
+    async with pipeline(shard, 0) as batch:
+        stop = await publish(batch, given, batch=True)
+        assert stop is not None
+        assert stop.reason is StopReason.BATCH
+    assert await shard.messages() == []
+
+
+async def test_batches_follow_each_other_without_waiting(shard: Shard) -> None:
+    """OBX-1: three under way at once, still in order."""
+    given = await messages(shard, 1, 300)
+    async with pipeline(shard, 0) as several:
+        for first in (0, 100, 200):
+            assert await several.publish_batch(given[first : first + 100]) is None
+        assert await several.settle() is None
+        assert several.confirmed == 300
+    await shard.compare()
+
+
+async def test_a_wrong_order_is_a_fault_of_the_caller(shard: Shard) -> None:
+    """OBX-2: positions are published in order or not at all."""
+    given = await messages(shard, 1, 3)
+    async with pipeline(shard, 0) as wrong:
+        with pytest.raises(ValueError, match="does not follow"):
+            await wrong.publish_each([given[0], given[2]])
+
+
+@pytest.mark.parametrize("batch", [False, True])
+@pytest.mark.parametrize("cut", [False, True])
+async def test_a_ghost_write_after_a_stall_is_refused(
+    shard: Shard, broker_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch, batch: bool, cut: bool
+) -> None:
+    """OBX-2: what was sent into a dead network arrives after another relay has published the same positions."""
+    monkeypatch.setattr(publish_pipeline, "answer_seconds_max", 0.5)
+    slow = await broker.connect(broker_proxy.nats_url, name="slow")
+    async with pipeline(shard, 0, slow) as ghost:
+        broker_proxy.stall()
+        stop = await publish(ghost, await messages(shard, 1, 150), batch)
+        assert stop is not None
+        assert stop.reason is StopReason.SILENT
+        async with pipeline(shard, 0) as quick:
+            assert await publish(quick, await messages(shard, 1, 300, epoch=2), batch) is None
+        if cut:
+            await broker_proxy.cut()
+        broker_proxy.resume()
+        await asyncio.sleep(0.5)
+        await slow.flush(10)
+    await slow.close()
+    await shard.compare()
+    assert {message.mark.relay_epoch for message in await shard.messages()} == {2}
+
+
+async def test_nothing_is_given_to_a_client_that_is_not_connected(shard: Shard, broker_proxy: FaultProxy) -> None:
+    """OBX-2: the client would keep it and send it whenever it connects again."""
+    away = await broker.connect(broker_proxy.nats_url, name="away")
+    async with pipeline(shard, 0, away) as refused:
+        broker_proxy.refuse()
+        await broker_proxy.cut()
+        while away.is_connected:
+            await asyncio.sleep(0.01)
+        stop = await refused.publish_each(await messages(shard, 1, 3))
+        assert stop is not None
+        assert stop.reason is StopReason.CONNECTION
+        assert away.pending_data_size == 0
+        broker_proxy.accept()
+    await away.close()
+    assert await shard.messages() == []
