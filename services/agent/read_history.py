@@ -55,9 +55,13 @@ class Ask(Protocol):
 
 
 class Standing(Struct, frozen=True, kw_only=True):
-    """All Memberships of the actor and, for an Agent, the consumers provisioned for its session."""
+    """All Memberships of the actor and, for an Agent, the consumers provisioned for its session.
+
+    Mission trees lie in the shards 1 to `shard_count`.
+    """
 
     incarnation: str
+    shard_count: int
     memberships: tuple[HeldMembership, ...]
     deliveries: tuple[Delivery, ...]
 
@@ -109,7 +113,12 @@ class HistoryReader:
             held.extend(page.memberships)
             deliveries = page.deliveries if number == 0 else deliveries
             if page.next is None:
-                return Standing(incarnation=page.incarnation, memberships=tuple(held), deliveries=deliveries)
+                return Standing(
+                    incarnation=page.incarnation,
+                    shard_count=page.shard_count,
+                    memberships=tuple(held),
+                    deliveries=deliveries,
+                )
             asked = Memberships(after_group_id=page.next)
         raise ReplyFault(f"Memberships did not end within {membership_pages_max} pages")
 

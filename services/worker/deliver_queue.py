@@ -1,36 +1,13 @@
-"""What delivers a Worker's queue: consumers provisioned by the authority, replay of what is missing, ACKs."""
+"""What delivers a Worker's queue: consumers that the authority provisions for its session."""
 
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable
 
-from contracts.cursor import Cursor
 from contracts.identifiers import GroupSequence, ShardId
-from contracts.payloads.requests import GroupHead, GroupPage
 from contracts.rejection import Code
 from projections.delivery import DeliveredGroup, DeliveryUnavailable, Provisioned
-from projections.history import HistoryBroken, HistoryRefused, HistoryUnavailable
 from services.agent.connect import Client, SessionLost
-from services.agent.read_history import HistoryReader, Unavailable
+from services.agent.read_history import Unavailable
 from services.agent.send_command import Refusal, ReplyFault
-
-
-class AgentHistory:
-    """`projections.history.HistorySource` and `projections.delivery.Acknowledger` over the reads of one Agent."""
-
-    def __init__(self, reader: HistoryReader) -> None:
-        self._reader = reader
-
-    async def page(self, group_id: str, after: GroupSequence, limit: int) -> GroupPage:
-        """Events of a Group after a sequence. Raises the faults of `projections.history`."""
-        return await _told(self._reader.group_page(group_id, after, limit))
-
-    async def heads(self, group_ids: Sequence[str]) -> Sequence[GroupHead]:
-        """Heads of the visible ones of these Groups. Raises the faults of `projections.history`."""
-        return await _told(self._reader.heads(group_ids))
-
-    async def acknowledge(self, cursor: Cursor) -> None:
-        """Report one Cursor (MWP-WRK-030). Raises HistoryUnavailable or HistoryRefused."""
-        await _told(self._reader.acknowledge(cursor))
 
 
 class AgentDelivery:
@@ -60,17 +37,3 @@ class AgentDelivery:
                 for held in standing.memberships
             ),
         )
-
-
-async def _told[T](asked: Coroutine[Any, Any, T | Refusal]) -> T:
-    """The answer, with refusals and outages as projections tell them apart."""
-    try:
-        answer = await asked
-    except Unavailable as fault:
-        raise HistoryUnavailable(str(fault)) from fault
-    except ReplyFault as fault:
-        raise HistoryBroken(str(fault)) from fault
-    if not isinstance(answer, Refusal):
-        return answer
-    message = f"{answer.code.value}: {answer.rejection.message}"
-    raise HistoryUnavailable(message) if answer.rejection.retryable else HistoryRefused(message)

@@ -28,6 +28,8 @@ from services.agent.connect import Client, SessionLost
 from services.agent.keyring import KeyFault, load_key
 from services.agent.open_session import Session
 from services.agent.send_command import RetryPolicy, Unresolved
+from services.feed.report_progress import ProgressReport
+from services.feed.signed_history import SignedHistory
 from services.process import broker
 from services.process.health import Heartbeat
 from services.process.logs import get_log
@@ -35,10 +37,9 @@ from services.process.run import ServiceProcess, run_service
 from services.process.settings import SettingsFault
 from services.worker.artifact_store import ArtifactStore
 from services.worker.command_journal import CommandJournal
-from services.worker.deliver_queue import AgentDelivery, AgentHistory
+from services.worker.deliver_queue import AgentDelivery
 from services.worker.execute_work import Means
 from services.worker.find_acceptance import find_acceptance
-from services.worker.report_progress import ProgressReport
 from services.worker.runtime import Limits, Runtime
 from services.worker.scheduler import Scheduler
 from services.worker.settings import WorkerSettings, read_worker_settings
@@ -130,7 +131,7 @@ class Worker:
         """Deliver and work until the session is lost or the process stops. Raises SessionLost."""
         runtime = Runtime(self._store, session.epoch, self._means, self._scheduler, self._limits)
         self._wake = runtime.wake.set
-        history = AgentHistory(self._client.history)
+        history = SignedHistory(self._client.history)
         feed = ConsumerRun(
             self._client.connection,
             self._client.organization_id,

@@ -1,4 +1,4 @@
-"""What a Worker's queue has applied, dropped and repaired, as metrics (OPS-1)."""
+"""What a projection has applied, dropped and repaired, as metrics of its process (OPS-1)."""
 
 from projections.apply_event import Applied
 from projections.projection import Projection
@@ -11,7 +11,7 @@ class ProgressReport:
     def __init__(self, metrics: Metrics, projection: Projection) -> None:
         self._projection = projection
         self._gaps_reported = 0
-        self._applied = metrics.counter("events_applied", "Events applied to the work queue")
+        self._applied = metrics.counter("events_applied", "Events applied to the projection")
         self._duplicates = metrics.counter("duplicates_dropped", "Events that were applied already")
         self._gaps = metrics.counter("gaps_filled", "Holes closed from the replay service")
 
