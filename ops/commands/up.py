@@ -72,6 +72,12 @@ def command(
     shards: Annotated[int | None, typer.Option(help="Shards of a new Organization.")] = None,
     authorities: Annotated[int, typer.Option(min=0, max=16, help="Authority processes.")] = 1,
     relays: Annotated[int, typer.Option(min=0, max=16, help="Relay processes.")] = 1,
+    projector: Annotated[
+        bool | None,
+        typer.Option(
+            "--projector/--no-projector", help="The mission board's process; by default beside authority and relay."
+        ),
+    ] = None,
     workers: Annotated[
         list[Path] | None,
         typer.Option("--worker", exists=True, dir_okay=False, help="Key file of an Agent to run a Worker for."),
@@ -80,7 +86,7 @@ def command(
     directory: DirectoryOption = default_directory,
     as_json: JsonOption = False,
 ) -> None:
-    """Run PostgreSQL, NATS, authorities, relays and Workers here until Ctrl-C; restart whatever dies.
+    """Run PostgreSQL, NATS, authorities, relays, projector and Workers here until Ctrl-C; restart whatever dies.
 
     Makes the schema and the Organization when they are missing. Ports, token, keys and data stay in the directory. With
     WEAVEHOLD_DATABASE_URL or WEAVEHOLD_NATS_URL those servers are used instead of embedded ones. With --json the
@@ -95,7 +101,7 @@ def command(
     """
     configure_logs("up", Environment().choice("WEAVEHOLD_LOG_LEVEL", log_levels, "warning"))
     options = StackOptions(organization_name=name, shard_count=shards, nats_port=nats_port)
-    services = standard_services(authorities=authorities, relays=relays)
+    services = standard_services(authorities=authorities, relays=relays, with_projector=projector)
     services += [worker(key_file) for key_file in workers or ()]
     stack = Supervisor(directory, services, options)
     asyncio.run(_run(stack, as_json))

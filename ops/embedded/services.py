@@ -28,6 +28,23 @@ def worker(key_file: Path) -> ServiceSpec:
     )
 
 
-def standard_services(*, authorities: int = 1, relays: int = 1) -> list[ServiceSpec]:
-    """So many authority and relay processes, authorities first."""
-    return [authority(number + 1) for number in range(authorities)] + [relay(number + 1) for number in range(relays)]
+def projector() -> ServiceSpec:
+    """The process that keeps the mission board, named `projector`; never told the database."""
+    return ServiceSpec(
+        "projector", ("projector",), {"WEAVEHOLD_INSTANCE": "projector"}, withheld=("WEAVEHOLD_DATABASE_URL",)
+    )
+
+
+def standard_services(
+    *, authorities: int = 1, relays: int = 1, with_projector: bool | None = None
+) -> list[ServiceSpec]:
+    """So many authority and relay processes, authorities first, and the projector.
+
+    Without being told, the projector is left out of a stack that has no authority or no relay to feed it.
+    """
+    services = [authority(number + 1) for number in range(authorities)] + [
+        relay(number + 1) for number in range(relays)
+    ]
+    if with_projector is None:
+        with_projector = authorities > 0 and relays > 0
+    return [*services, projector()] if with_projector else services

@@ -1,9 +1,7 @@
 """Each projection against the fold of the log at its own Cursors, digest for digest (MWP-WRK-008, NEW-4)."""
 
-import sqlite3
 import tempfile
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,22 +15,15 @@ from contracts.group_state import EntityKind
 from contracts.identifiers import GroupSequence
 from contracts.payloads.requests import GroupHead, GroupPage, ReplayedEvent
 from ops.cursor_report import judge_cursors
+from ops.projection_file import NotAProjection, open_projection
 from ops.verify.finding import Finding, Report
 from ops.verify.verify_log import page_rows_max, sql
 from projections.consumer import Consumer
 from projections.digest import GroupDigest, projection_digests
 from projections.history import HistoryBroken
-from projections.listing import listed_consumers
 from projections.projection import Projection
 from projections.rebuild import rebuild
-from projections.store.sqlite import SqliteStore, SqliteTransaction
-from services.process.statements import load
-
-store_sql = load("projections.store")
-
-
-class NotAProjection(Exception):
-    """The file holds no projection of this Organization that this version can read; the message names it."""
+from projections.store.sqlite import SqliteStore
 
 
 class LogHistory:
@@ -130,25 +121,12 @@ async def _compare(
 
 
 def _read(file: Path, organization_id: str) -> _Live:
-    """The Cursors and digests of a projection's file, opened for reading only. Raises NotAProjection."""
-    try:
-        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)) as database:
-            database.execute(store_sql.begin_reading)
-            _, name, version, variant, owner = database.execute(store_sql.read_meta).fetchone() or (0, "", 0, "", "")
-            consumer = _consumer(name, version, variant)
-            if consumer is None or owner != organization_id:
-                raise NotAProjection(f"{file} holds {name or 'nothing'} {version} of {owner or 'nobody'}, not ours")
-            transaction = SqliteTransaction(database, consumer)
-            cursors = {cursor.group_id: cursor for cursor in transaction.cursors()}
-            return _Live(file, consumer, cursors, projection_digests(transaction, consumer))
-    except sqlite3.Error as fault:
-        raise NotAProjection(f"{file} cannot be read as a projection: {fault}") from fault
-
-
-def _consumer(name: str, version: int, variant: str) -> Consumer | None:
-    identity = (name, version, variant)
-    listed = listed_consumers(variant)
-    return next((each for each in listed if (each.name, each.version, each.variant) == identity), None)
+    """The Cursors and digests of a projection's file. Raises NotAProjection."""
+    with open_projection(file) as opened:
+        if opened.organization_id != organization_id:
+            raise NotAProjection(f"{file} is a projection of {opened.organization_id or 'nobody'}, not ours")
+        cursors = {cursor.group_id: cursor for cursor in opened.snapshot.cursors()}
+        return _Live(file, opened.consumer, cursors, projection_digests(opened.snapshot, opened.consumer))
 
 
 async def _visible_after(

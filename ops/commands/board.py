@@ -1,0 +1,110 @@
+"""`weavehold board`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from msgspec import Struct
+from rich.console import Console
+from rich.table import Table
+
+from ops.cells import cell, line
+from ops.command_fault import CommandFault
+from ops.embedded.directory import StackDirectory, default_directory
+from ops.embedded.environment import DirectoryOption, stack_variables
+from ops.output import JsonOption, print_result
+from ops.projection_file import NotAProjection, open_projection
+from projections.mission_board.consumer import MissionBoard
+from projections.mission_board.read_board import BoardMission, read_board
+from services.process.settings import Environment
+
+
+class StoppedGroup(Struct, frozen=True, kw_only=True, rename="camel"):
+    """A Group whose line does not move any more: the Event at `sequence` is not understood (PRJ-5)."""
+
+    group_id: str
+    sequence: int
+    reason: str
+
+
+class Board(Struct, frozen=True, kw_only=True, rename="camel"):
+    """What the projection shows, the Mission with the latest activity first."""
+
+    organization_id: str
+    missions: tuple[BoardMission, ...]
+    stopped: tuple[StoppedGroup, ...]
+
+
+def command(
+    group: Annotated[str | None, typer.Option(help="Only this Group.")] = None,
+    directory: DirectoryOption = default_directory,
+    as_json: JsonOption = False,
+) -> None:
+    """Show every Mission with its state, Coordinator, WorkItems and last activity, as the projector has projected it.
+
+    Reads the projector's file in WEAVEHOLD_PROJECTIONS_DIR or the stack's directory; neither authority nor broker nor
+    database is asked, so it shows what was projected last. `weavehold group show` asks the authority.
+
+    \b
+    Examples:
+      weavehold board
+      weavehold board --group urn:weavehold:group:website --json
+    """
+    board = _read(board_file(directory), group)
+    print_result(board, as_json=as_json, people=lambda console: _show(console, board))
+
+
+def board_file(directory: Path) -> Path:
+    """Where the projector of a stack keeps its board."""
+    folder = StackDirectory.at(directory).path / "projections"
+    environment = Environment(stack_variables(directory))
+    return environment.path("WEAVEHOLD_PROJECTIONS_DIR", folder) / f"{MissionBoard.name}.sqlite"
+
+
+def _read(file: Path, group_id: str | None) -> Board:
+    """The board of one Group or of all. Raises CommandFault."""
+    if not file.exists():
+        raise CommandFault(f"there is no {file}; run a projector (`weavehold up` does), or name its --directory")
+    try:
+        with open_projection(file) as opened:
+            if opened.consumer.name != MissionBoard.name:
+                raise CommandFault(f"{file} holds a projection named {opened.consumer.name}, not the mission board")
+            missions = read_board(opened.snapshot)
+            stops = opened.snapshot.stops()
+    except NotAProjection as fault:
+        raise CommandFault(str(fault)) from fault
+    missions = tuple(mission for mission in missions if group_id in (None, mission.group_id))
+    if group_id is not None and not missions:
+        raise CommandFault(f"the board has no Group {group_id}; check the ID, or wait until it is projected")
+    return Board(
+        organization_id=opened.organization_id,
+        missions=missions,
+        stopped=tuple(
+            StoppedGroup(group_id=stop.group_id, sequence=stop.sequence, reason=stop.reason)
+            for stop in stops
+            if group_id in (None, stop.group_id)
+        ),
+    )
+
+
+def _show(console: Console, board: Board) -> None:
+    table = Table(
+        "Mission", "state", "Coordinator", "WorkItems", "members", "Messages", "Events", "last activity", "Group"
+    )
+    for mission in board.missions:
+        members = sum(member.state != "ended" for member in mission.members)
+        values = (
+            mission.title or mission.mission_id,
+            mission.state,
+            mission.coordinator_id,
+            ", ".join(f"{count} {state}" for state, count in mission.work_items.items()),
+            members,
+            mission.message_count,
+            mission.last_sequence,
+            mission.last_activity_at,
+            mission.group_id,
+        )
+        table.add_row(*(cell(value) for value in values))
+    console.print(table)
+    for stop in board.stopped:
+        console.print(line(f"{stop.group_id} stands before Event {stop.sequence}: {stop.reason}"))

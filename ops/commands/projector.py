@@ -1,0 +1,19 @@
+"""`weavehold projector`."""
+
+import typer
+
+from services.projector.main import run
+
+
+def command() -> None:
+    """Run the projector until SIGTERM or Ctrl-C: it keeps the mission board. WEAVEHOLD_… variables alone configure it.
+
+    It needs no database, only the broker and a service's key (the operator's by default). The board is a SQLite file in
+    WEAVEHOLD_PROJECTIONS_DIR; `weavehold board` shows it. Run one at a time on a folder.
+
+    \b
+    Examples:
+      export WEAVEHOLD_ORGANIZATION=urn:weavehold:organization:acme WEAVEHOLD_KEYS_DIR=/run/secrets/weavehold
+      WEAVEHOLD_NATS_URL=nats://nats:4222 WEAVEHOLD_PROJECTIONS_DIR=/var/lib/weavehold weavehold projector
+    """
+    raise typer.Exit(run())

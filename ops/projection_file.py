@@ -1,0 +1,48 @@
+"""A projection's SQLite file, opened for looking at it only: nothing is written, and its owner goes on beside."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from projections.consumer import Consumer
+from projections.listing import listed_consumers
+from projections.store.sqlite import SqliteTransaction
+from services.process.statements import load
+
+store_sql = load("projections.store")
+
+
+class NotAProjection(Exception):
+    """The file holds no projection that this version can read; the message names it."""
+
+
+class OpenedProjection(Struct, frozen=True):
+    """Whose rows they are, and one consistent snapshot of them."""
+
+    consumer: Consumer
+    organization_id: str
+    snapshot: SqliteTransaction
+
+
+@contextmanager
+def open_projection(file: Path) -> Iterator[OpenedProjection]:
+    """Open a file for the length of a block. Raises NotAProjection, also for a fault of SQLite inside the block."""
+    try:
+        with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)) as database:
+            database.execute(store_sql.begin_reading)
+            _, name, version, variant, owner = database.execute(store_sql.read_meta).fetchone() or (0, "", 0, "", "")
+            consumer = _consumer(name, version, variant)
+            if consumer is None:
+                raise NotAProjection(f"{file} holds {name or 'nothing'} {version}, which this version cannot read")
+            yield OpenedProjection(consumer, owner, SqliteTransaction(database, consumer))
+    except sqlite3.Error as fault:
+        raise NotAProjection(f"{file} cannot be read as a projection: {fault}") from fault
+
+
+def _consumer(name: str, version: int, variant: str) -> Consumer | None:
+    identity = (name, version, variant)
+    listed = listed_consumers(variant)
+    return next((each for each in listed if (each.name, each.version, each.variant) == identity), None)
