@@ -30,6 +30,7 @@ async def receive_unfiltered(
         if expected not in events and expected not in delivered.pointer_positions:
             fetched = await _fetch(shards, _at(last, expected - 1), delivered.last)
             events = dict(fetched) | events
+            projection.progress.gaps_filled += 1
         expected = ShardPosition(expected + 1)
     arrivals = [events[position] for position in sorted(events)]
     applied.add(await projection.receive(arrivals, DeliveryNote(last, tuple(delivered.pointers))))
@@ -45,11 +46,13 @@ async def catch_up(projection: Projection, shards: ShardHistory, last: StreamPos
     stored = await projection.store.read(lambda transaction: transaction.position(last.shard_id))
     if stored is not None and stored.incarnation != last.incarnation:
         return applied
-    after = stored.position if stored is not None else ShardPosition(0)
+    began = after = stored.position if stored is not None else ShardPosition(0)
     while after < last.position:
         fetched = await _fetch(shards, _at(last, after), last.position)
         if not fetched:
             break
+        if after == began:
+            projection.progress.gaps_filled += 1
         after = fetched[-1][0]
         applied.add(await projection.receive([arrival for _, arrival in fetched], DeliveryNote(_at(last, after))))
     return applied
