@@ -55,6 +55,11 @@ id = "count"
 goal = "Count."
 candidates = ["ada"]
 job = { type = "word-count", input = "one two two three three three", steps = 4 }
+[[work]]
+id = "more"
+goal = "Count more."
+candidates = ["ada"]
+job = { type = "word-count", input = "four" }
 """
 
 
@@ -81,6 +86,11 @@ class Process:
     def pid(self) -> int:
         assert self._child is not None
         return self._child.pid
+
+    def wait(self, seconds: float) -> int:
+        """Wait for its end by itself; the exit code."""
+        assert self._child is not None
+        return self._child.wait(seconds)
 
     def kill(self) -> None:
         """SIGKILL, as a crash would."""
@@ -136,17 +146,36 @@ class Stack:
         )
         return Client(plain.connection, plain.organization_id, plain.key, policy=patient, reopens_session=reopens)
 
-    def worker(self, name: str, **variables: str) -> Process:
-        """A Worker process of a registered Agent; not started."""
+    @asynccontextmanager
+    async def working(self, name: str, **variables: str) -> AsyncIterator[Process]:
+        """A Worker while the block runs; it is asked to stop afterwards and must do so cleanly."""
+        worker = self.worker(name, **variables)
+        worker.start()
+        try:
+            yield worker
+        finally:
+            code = await asyncio.to_thread(worker.end)
+        assert code == 0, worker.log.read_text()[-3000:]
+
+    async def life(self, name: str, kill_at: str) -> None:
+        """One life of a Worker that ends at a named point."""
+        worker = self.worker(name, kill_at=kill_at)
+        worker.start()
+        code = await asyncio.to_thread(worker.wait, 60.0)
+        assert code == -signal.SIGKILL, worker.log.read_text()[-3000:]
+
+    def worker(self, name: str, *, kill_at: str | None = None, **variables: str) -> Process:
+        """A Worker process of a registered Agent; not started. With `kill_at` it kills itself (`killed_worker`)."""
         self.key(name)
-        return self.process(
-            "services.worker.main",
-            f"worker-{name}",
-            WEAVEHOLD_SIGNING_KEY_FILE=str(self.folder / "agents" / f"{name}.json"),
-            WEAVEHOLD_WORKER_DATABASE=str(self.folder / "workers" / f"{name}.sqlite"),
-            WEAVEHOLD_ARTIFACTS_DIR=str(self.folder / "artifacts"),
-            **variables,
-        )
+        if kill_at is not None:
+            variables["WEAVEHOLD_TEST_KILL_AT"] = kill_at
+        own = {
+            "WEAVEHOLD_SIGNING_KEY_FILE": str(self.folder / "agents" / f"{name}.json"),
+            "WEAVEHOLD_WORKER_DATABASE": str(self.folder / "workers" / f"{name}.sqlite"),
+            "WEAVEHOLD_ARTIFACTS_DIR": str(self.folder / "artifacts"),
+        }
+        module = "services.worker.main" if kill_at is None else "tests.killed_worker"
+        return self.process(module, f"worker-{name}", **{**own, **variables})
 
 
 @asynccontextmanager
