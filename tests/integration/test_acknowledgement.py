@@ -93,3 +93,23 @@ async def test_only_members_acknowledge(database_url: str, nats_url: str, tmp_pa
         (first.principal.id, 2),
         (second.principal.id, 5),
     ]
+
+
+async def test_acknowledgements_of_two_organizations_stay_apart(
+    database_url: str, nats_url: str, tmp_path: Path
+) -> None:
+    """RULE-32: the same Agent and Group in two Organizations: a place of one history means nothing in the other."""
+    async with planted(database_url, tmp_path, "one") as one, planted(database_url, tmp_path, "two") as two:
+        histories = {}
+        for org in (one, two):
+            key = await org.add_agent("worker")
+            histories[org.id] = await org.plant_group(group, 3)
+            await org.plant_membership(group, key.principal)
+        async with serving(database_url, nats_url, one) as authority:
+            asker, subject = Asker(authority.nc, one.id, key), subjects.acknowledgement(one.id)
+            foreign = await asker.ask(subject, acknowledge_request, report(two, histories[two.id][2]))
+            own = await asker.ask(subject, acknowledge_request, report(one, histories[one.id][1]))
+        held = [await kept(org) for org in (one, two)]
+    assert code_of(foreign) == "INVALID_COMMAND"
+    assert own["acknowledged"]["sequence"] == 2
+    assert held == [[(key.principal.id, 2, histories[one.id][1].mark.chain_hash)], []]

@@ -122,7 +122,7 @@ def unsigned_creation(folder, name: str, **members: Any) -> dict[str, Any]:
 async def test_group_show_tells_what_a_group_is_now(stack, mission):
     """OPS-2, LSE-1: Mission, members, WorkItems, running leases with the time left by the database clock, head."""
     await mission.invite("ada")
-    [item] = mission.file.work
+    item = mission.file.work[0]
     work_item_id = await mission.offer(item)
     ran = await weavehold_process(stack, "group", "show", mission.group_id, "--json")
     people = await weavehold(stack, "group", "show", mission.group_id)

@@ -18,7 +18,8 @@ from contracts.payloads.requests import (
 )
 from services.authority import serve_requests
 from tests.builders import signing_key
-from tests.reads_rig import Asker, code_of, now, planted, read_bytes, reply_seconds, serving
+from tests.reads_rig import Asker, Authority, code_of, now, planted, read_bytes, reply_seconds, serving
+from tests.relay_rig import eventually
 
 group = "urn:weavehold:group:alpha"
 
@@ -155,6 +156,15 @@ async def test_what_is_not_asked_rightly_is_refused_by_name(database_url: str, n
     assert failures == []
 
 
+async def both_wait(authority: Authority) -> bool:
+    """Whether two requests wait for a lock."""
+    async with authority.pool.connection() as connection:
+        cursor = await connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        return await cursor.fetchone() == (2,)
+
+
 async def test_beyond_the_bound_the_answer_is_backpressure(
     database_url: str, nats_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,7 +179,7 @@ async def test_beyond_the_bound_the_answer_is_backpressure(
             # What every replay reads is locked: those in flight wait.
             await org.connection.execute("LOCK TABLE mission_group IN ACCESS EXCLUSIVE MODE")
             waiting = [asyncio.create_task(asker.ask(subjects.replay(org.id), *asked)) for _ in range(2)]
-            await asyncio.sleep(0.3)
+            await eventually(lambda: both_wait(authority), reply_seconds, "two replays in flight")
             refused = await asker.ask(subjects.replay(org.id), *asked)
             other = await asker.ask(subjects.query(org.id), "work.start", {})
         served = await asyncio.gather(*waiting)

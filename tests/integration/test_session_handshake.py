@@ -195,3 +195,21 @@ async def test_a_session_ends_with_its_key(database_url: str, nats_url: str, tmp
             caller = Caller(authority.nc, org.id, key)
             reply = await caller.ask(caller.proof(await caller.challenge()))
     assert reply["serverAccept"]["expiresAt"] == end
+
+
+async def test_a_key_of_another_organization_opens_nothing(database_url: str, nats_url: str, tmp_path: Path) -> None:
+    """RULE-32: the same Agent in two Organizations: keys and challenges of one are worth nothing in the other."""
+    async with planted(database_url, tmp_path, "one") as one, planted(database_url, tmp_path, "two") as two:
+        key, lane = await two.add_agent("worker"), SessionLane(one)
+        await one.connection.execute(
+            "INSERT INTO agent (organization_id, agent_id, card_version, card) VALUES (%s, %s, 1, '')",
+            (one.id, key.principal.id),
+        )
+        async with serving(database_url, nats_url, one, lane) as first, serving(database_url, nats_url, two) as second:
+            caller, other = Caller(first.nc, one.id, key), Caller(second.nc, two.id, key)
+            foreign_key = await caller.ask(caller.proof(await caller.challenge()))
+            caller.identity = other.identity
+            foreign_challenge = await caller.ask(caller.proof(await other.challenge()))
+    assert refused(foreign_key)
+    assert refused(foreign_challenge)
+    assert lane.opened == []
