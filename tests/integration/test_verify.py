@@ -124,7 +124,7 @@ async def test_swapped_events_are_named(database_url: str, history: Organization
         ),
         ("DELETE FROM entity WHERE kind = 'mission'", "not stored"),
         (
-            "INSERT INTO entity SELECT organization_id, group_id, kind, 'x', revision, body FROM entity WHERE kind = 'group'",
+            "INSERT INTO entity SELECT organization_id, group_id, kind, 'x', 1, body FROM entity WHERE kind = 'group'",
             "has no Event",
         ),
         ("UPDATE entity SET revision = 7 WHERE kind = 'conversation'", "differs"),
