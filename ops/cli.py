@@ -20,6 +20,7 @@ commands: Final = {
     "init": "Create the Organization with its shards and first keys",
     "migrate": "Bring the database's schema up to date",
     "up": "Run PostgreSQL, NATS and the services on this machine",
+    "demo": "Run Missions while parts are killed, then verify",
     "authority": "Run one authority process",
     "relay": "Run one relay process",
     "worker": "Run one Worker process",

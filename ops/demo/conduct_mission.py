@@ -86,6 +86,16 @@ class Conductor:
         self._content = content
         self._refused_in_a_row = 0
 
+    @property
+    def workers(self) -> list[str]:
+        """Names of the Agents that work in this Group."""
+        return sorted({name for item in self.file.work for name in item.candidates})
+
+    @property
+    def has_work_left(self) -> bool:
+        """Whether some work of this round is not verified yet."""
+        return not self.view.state.exists or not self._all_verified()
+
     async def run(self, on_change: Callable[[], None]) -> None:
         """Create the Mission and lead it to its approval. Raises ConductFault."""
         await self._create()
@@ -110,7 +120,7 @@ class Conductor:
 
     async def _act(self) -> bool:
         """Do what is due; whether anything was."""
-        for name in self._workers():
+        for name in self.workers:
             if self.view.state.membership(agent_id(name)) is None:
                 return await self._invite(name)
         mission = self.view.state.mission
@@ -122,9 +132,6 @@ class Conductor:
         if not acted and self._all_verified():
             return await self._submit_mission()
         return acted
-
-    def _workers(self) -> list[str]:
-        return sorted({name for item in self.file.work for name in item.candidates})
 
     def _due(self) -> list[WorkTable]:
         """The work of this round."""

@@ -1,0 +1,1 @@
+SELECT count(*) FROM receipt WHERE organization_id = %(organization_id)s;
