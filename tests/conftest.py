@@ -6,6 +6,8 @@ with the fixture that started it, also when the test fails.
 
 import secrets
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
@@ -17,6 +19,7 @@ import pytest
 from psycopg import sql
 
 from ops.embedded.broker_server import BrokerServer
+from ops.embedded.directory import DirectoryLock, StackDirectory
 from ops.embedded.postgres_server import PostgresServer
 from ops.init import Organization, initialize
 from ops.migrate import migrate
@@ -31,7 +34,17 @@ def servers_directory() -> Iterator[Path]:
     """A directory of this session's own, short enough for sockets, that PostgreSQL's own user may pass through."""
     directory = Path(tempfile.mkdtemp(prefix="weavehold-test-"))
     directory.chmod(0o711)
+    lock = DirectoryLock(StackDirectory(directory))
+    assert lock.try_acquire("test")
+    # Stops the servers and removes the directory when this process is killed.
+    watchdog = subprocess.Popen(
+        [sys.executable, "-m", "ops.embedded.watchdog", str(directory), "--remove"],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+    )
     yield directory
+    watchdog.communicate(b"stopped")
+    lock.release()
     shutil.rmtree(directory)
 
 

@@ -147,17 +147,16 @@ class DirectoryLock:
         return True
 
     def acquire(self) -> None:
-        """Take the lock as `up`. Waits only for a clean-up. Raises `EmbeddedFault` naming the holder."""
+        """Take the lock as `up`; waits for a clean-up or a dying holder. Raises `EmbeddedFault` naming the holder."""
         deadline = time.monotonic() + cleanup_seconds_max
         while not self.try_acquire("up"):
-            holder = self._holder()
-            cleaning = holder.get("role") == "clean-up"
-            if not cleaning or time.monotonic() > deadline:
-                if recognised(int(holder.get("pid", 0)), float(holder.get("started_at", 0))) is None:
-                    holder["pid"] = "unknown"
+            holder = self.holder()
+            alive = recognised(int(holder.get("pid", 0)), float(holder.get("started_at", 0))) is not None
+            passing = holder.get("role") == "clean-up" or not alive
+            if not passing or time.monotonic() > deadline:
                 raise EmbeddedFault(
                     f"the directory {self._path.parent} is in use by `weavehold {holder.get('role', 'up')}` "
-                    f"with PID {holder['pid']}",
+                    f"with PID {holder.get('pid') if alive else 'unknown'}",
                     "Stop that one first, or choose another directory with --directory",
                 )
             time.sleep(holder_poll_seconds)
@@ -168,7 +167,8 @@ class DirectoryLock:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _holder(self) -> dict[str, Any]:
+    def holder(self) -> dict[str, Any]:
+        """Role, PID and start time of who took the lock last."""
         try:
             return dict(json.loads(self._path.read_text()))
         except (OSError, ValueError):

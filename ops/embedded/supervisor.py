@@ -334,8 +334,7 @@ class Supervisor:
         if self._lock.held:
             self.directory.forget_variables()
         if self._watchdog is not None:
-            # Told before the lock is free: it finds the lock held and knows that nothing is left to do.
-            await asyncio.to_thread(self._watchdog.communicate)
+            await asyncio.to_thread(self._watchdog.communicate, b"stopped")
             self._watchdog = None
         if self._lifeline is not None:
             for descriptor in self._lifeline:
