@@ -1,9 +1,9 @@
 """The Event envelope (`event.schema.json`) with the history extension: an immutable accepted fact."""
 
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
-from msgspec import UNSET, Struct, UnsetType, convert
+from msgspec import UNSET, Meta, Struct, UnsetType, convert
 
 from contracts.chain import ChainHash, history_extension
 from contracts.documents.common import Actor, ActorType, Document, Extensions, Signature, is_extension_kind
@@ -74,12 +74,16 @@ class Cause(Document, frozen=True, kw_only=True):
     id: Identifier
 
 
-class History(Struct, frozen=True, kw_only=True, rename="camel"):
-    """Data of the history extension: `previous_hash` is h_{n-1} and `salt` 16 bytes, both lower-case hex."""
+_Hex16Bytes = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
+_Hex32Bytes = Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
-    incarnation: str
-    previous_hash: str
-    salt: str
+
+class History(Struct, frozen=True, kw_only=True, rename="camel"):
+    """Data of the history extension (RULE-15): all lower-case hex, `previous_hash` is h_{n-1}."""
+
+    incarnation: _Hex16Bytes
+    previous_hash: _Hex32Bytes
+    salt: _Hex16Bytes
 
     @property
     def previous(self) -> ChainHash:
@@ -117,7 +121,7 @@ class Event(Document, frozen=True, kw_only=True):
 
     @property
     def history(self) -> History:
-        """The history extension. Raises ValueError when this Event carries none."""
+        """The history extension. Raises ValueError when this Event carries none, or one that is malformed."""
         if self.extensions is UNSET or history_extension not in self.extensions:
             raise ValueError(f"Event {self.event_id} carries no {history_extension}")
         return convert(self.extensions[history_extension].data, History)
