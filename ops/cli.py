@@ -14,7 +14,8 @@ from typer.core import TyperGroup
 
 from ops.command_fault import CommandFault
 from ops.output import print_fault
-from services.process.settings import SettingsFault
+from services.process.logs import configure_logs
+from services.process.settings import Environment, SettingsFault, log_levels
 
 commands: Final = {
     "init": "Create the Organization with its shards and first keys",
@@ -80,6 +81,8 @@ def _root() -> None:
 def main() -> None:
     """Run the command line and exit with its code."""
     try:
+        # Services set their own level; whatever else a command touches must not write to its stdout.
+        configure_logs("cli", Environment().choice("WEAVEHOLD_LOG_LEVEL", log_levels, "error"))
         code = app(prog_name="weavehold", standalone_mode=True)
     except (CommandFault, SettingsFault) as fault:
         print_fault(fault, as_json="--json" in sys.argv)
