@@ -56,7 +56,10 @@ def parse_strict(raw: bytes, limit_bytes: int) -> Any:
 
 
 def canonical_bytes(value: Any) -> bytes:
-    """The RFC 8785 bytes of a JSON value or a msgspec Struct. Raises CanonicalizationFault."""
+    """The RFC 8785 bytes of a JSON value or of a Struct, which stands for its object. Raises CanonicalizationFault.
+
+    Tuples are arrays; an Enum is its value.
+    """
     try:
         if _holds_safe_integers_only(value):
             encoded = _plain_encoder.encode(value)

@@ -205,8 +205,11 @@ def _key_fault(key: RegisteredKey, signer: Actor | None, protected: str) -> str 
         return f"{key.key_id} is bound to {key.principal.id}, which is no service"
     if signer is not None and key.principal != signer:
         return f"{key.key_id} is bound to {key.principal.id}, not to {signer.id}"
-    if not key.covers(instant(protected)):
-        return f"{key.key_id} is not valid at {protected}"
+    try:
+        if not key.covers(instant(protected)):
+            return f"{key.key_id} is not valid at {protected}"
+    except ValueError as fault:
+        return f"the validity of {key.key_id} cannot be read: {fault}"
     if not _is_strong(key.public_key):
         return f"the public key of {key.key_id} is not a canonical point of the prime-order subgroup"
     return None

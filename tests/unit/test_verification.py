@@ -249,6 +249,12 @@ def test_validity_is_half_open_and_exact(facts: dict[str, Any], *, valid: bool) 
     assert stage_of(post.document, Keys(worker, **facts)) is (None if valid else Stage.KEY_RESOLUTION)
 
 
+@pytest.mark.parametrize("facts", [{"valid_from": ""}, {"valid_until": "never"}, {"revoked_at": "2026-07-15"}])
+def test_an_unreadable_validity_is_no_validity(facts: dict[str, Any]) -> None:
+    """TRU-2, TRU-4: what is uncertain fails closed."""
+    assert stage_of(post.document, Keys(worker, **facts)) is Stage.KEY_RESOLUTION
+
+
 @pytest.mark.parametrize("name", ["small", "identity", "mixed"])
 def test_a_weak_registered_key_is_no_key(name: str) -> None:
     """TRU-2: also when the registry itself was filled past its own checks."""
