@@ -87,6 +87,9 @@ def verify_ed25519(public_key: bytes, message: bytes, signature: bytes) -> bool:
 
 
 def _verify_with_identity_r(public_key: bytes, message: bytes, signature: bytes) -> bool:
+    # Unlike libsodium, OpenSSL takes small-order keys, under which S = 0 fits many messages.
+    if not is_prime_order_point(public_key):
+        return False
     try:
         Ed25519PublicKey.from_public_bytes(public_key).verify(signature, message)
     except (InvalidSignature, ValueError):

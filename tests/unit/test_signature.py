@@ -108,6 +108,14 @@ def test_weak_points_are_neither_keys_nor_r(name: str) -> None:
     assert not verify_ed25519(key.public_key, message, point + good[32:])
 
 
+@pytest.mark.parametrize("name", [*weak_points(), "identity"])
+def test_a_weak_key_proves_nothing(name: str) -> None:
+    """TRU-2: the universal forgeries of small-order keys, R = A or R = identity with S = 0, fit no message."""
+    weak = weak_points().get(name, identity)
+    for forged in (weak + bytes(32), identity + bytes(32)):
+        assert not any(verify_ed25519(weak, bytes([number]), forged) for number in range(16))
+
+
 def test_the_identity_is_no_key() -> None:
     """TRU-2."""
     assert not is_prime_order_point(identity)
