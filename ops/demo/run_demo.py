@@ -52,11 +52,12 @@ async def run_demo(files: Sequence[MissionFile], directory: Path, progress: Prog
         faults = await demo.run_missions()
         faults += await demo.wait_quiet()
         verification = await verify_all(
-            settings.database_url,
-            settings.organization_id,
-            nats_url=settings.nats_url,
-            nats_token=settings.nats_token,
+            stack.database_url,
+            stack.organization.organization_id,
+            nats_url=stack.nats_url,
+            nats_token=stack.nats_token,
             projections=projection_files(directory),
+            progress=lambda check: progress.tell(f"verifying: {check}"),
         )
         return await demo.report(verification, faults, time.monotonic() - began, directory if keep else None)
 
