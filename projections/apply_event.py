@@ -33,6 +33,7 @@ from projections.store import (
     Stop,
     StreamPosition,
     Transaction,
+    remembered_pairs_max,
 )
 
 contract_extension: Final = "urn:weavehold:extension:contract"
@@ -161,7 +162,7 @@ def _apply_run(
         last = run.next[-1].mark
         after = Cursor(last.incarnation, last.group_id, last.sequence, last.chain_hash)
         advance_cursor(transaction, run.before, after)
-        transaction.remember(run.group_id, [_remembered(arrival) for arrival in run.next])
+        transaction.remember(run.group_id, [_remembered(arrival) for arrival in run.next[-remembered_pairs_max:]])
         applied.applied += len(run.next)
         applied.cursors.append(after)
     if run.reaches > run.reached:
@@ -183,14 +184,14 @@ def _evolve(
         concerns = kinds is None or event.kind in kinds
         reason = _misunderstood(event, concerns)
         if reason is None and concerns:
+            complete = len(statements), len(intents)
             try:
-                rows = list(consumer.evolve(event))
-                wanted = list(consumer.intents(event)) if keep_intents else []
+                statements += consumer.evolve(event)
+                if keep_intents:
+                    intents += consumer.intents(event)
             except (ValueError, LookupError, TypeError) as fault:
+                del statements[complete[0] :], intents[complete[1] :]
                 reason = f"{consumer.name} version {consumer.version} cannot read this {event.kind}: {fault}"
-            else:
-                statements += rows
-                intents += wanted
         if reason is not None:
             return statements, intents, Stop(event.group_id, arrival.mark.sequence, event.event_id, reason)
     return statements, intents, None
@@ -198,6 +199,8 @@ def _evolve(
 
 def _misunderstood(event: LoggedEvent, concerns: bool) -> str | None:
     """Why this version must not pass over this Event, or None (PRJ-5). Unknown kinds and marks are passed over."""
+    if event.extensions.keys() <= _understood_extensions:
+        return None
     for name, extension in event.extensions.items():
         if extension.critical and name not in _understood_extensions:
             return f"unknown critical extension {name} {extension.version}"

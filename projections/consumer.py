@@ -57,7 +57,9 @@ class Consumer(Protocol):
         ...
 
     def evolve(self, event: LoggedEvent) -> Iterable[Statement]:
-        """The changes that an Event of one of `kinds` makes, in order. Pure: no clock, no randomness, no reading.
+        """The changes that an Event of one of `kinds` makes. Pure: no clock, no randomness, no reading.
+
+        Their order counts within a table; statements that name different tables may change places.
 
         Raises ValueError for an Event that cannot be understood; its Group then stops there, and no other.
         """

@@ -22,7 +22,7 @@ from projections.history import HistoryBroken, HistoryRefused, HistorySource, pl
 from projections.projection import Projection
 from projections.store import Transaction
 
-replay_batch_events: Final = 1_000
+replay_batch_events: Final = 2_000
 """Events that are gathered from pages for one transaction, as long as there are more; one page may go beyond it."""
 rounds_max: Final = 64
 """Times that one call starts reading anew because delivery or the buffer moved the Cursor meanwhile."""

@@ -67,7 +67,8 @@ class GroupRun:
             if self.cursor is None:
                 self.ahead.append(arrival)
                 return
-        match contact := classify(self.cursor, mark, self._remembered(transaction, mark.sequence)):
+        known = self._remembered(transaction, mark.sequence) if mark.sequence < self.cursor.sequence else None
+        match contact := classify(self.cursor, mark, known):
             case Contact.NEXT:
                 self.cursor = advance(self.cursor, mark)
                 self.next.append(arrival)
@@ -91,9 +92,7 @@ class GroupRun:
 
     def _remembered(self, transaction: Transaction, sequence: GroupSequence) -> ChainHash | None:
         """The hash applied at a sequence below the Cursor, in this batch or before it."""
-        if self.cursor is None or sequence >= self.cursor.sequence:
-            return None
-        first = self.cursor.sequence - len(self.next) + 1
+        first = self.reached - len(self.next) + 1
         if sequence >= first:
             return self.next[sequence - first].mark.chain_hash
         return transaction.remembered(self.group_id, sequence)

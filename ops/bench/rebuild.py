@@ -2,17 +2,15 @@
 
 The rebuild gets pages as the replay service sends them and does all its work: decode, parse each Event once, recompute
 every hash, verify one signature per batch, evolve, write rows, remember Events, move the Cursor. The baseline executes
-the very statements that the projection's Events yield, prepared in memory, in transactions of the same size. Both write
-a new file each time, `synchronous = FULL`, in one process, in turns.
+the very statements that the projection's Events yield, prepared and sorted in memory, in transactions of the same size.
+Both write a new file each time, `synchronous = FULL`, in one process, in turns.
 """
 
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -29,7 +27,7 @@ from contracts.verification import RegisteredKey
 from ops.bench.history import bench_organization, sign_history
 from ops.bench.measurement import Measurement, measured
 from projections.arrival import Arrival, read_arrival
-from projections.consumer import Consumer, Statement
+from projections.consumer import Consumer, Value
 from projections.fill_gap import replay_batch_events
 from projections.mission_board.consumer import MissionBoard
 from projections.projection import Projection
@@ -39,7 +37,7 @@ from projections.store.sqlite import SqliteStore
 from services.process.statements import load
 
 groups: Final = 4
-events_per_group: Final = 10_000
+events_per_group: Final = 6_000
 rounds: Final = 5
 """Interleaved pairs of rebuild and baseline, after one that is not counted."""
 target: Final = 0.2
@@ -145,7 +143,7 @@ async def compare(group_count: int, event_count: int) -> Measurement:
     notes = {
         "events": float(events),
         "eventBytes": sum(len(raw) for raw in histories[0]) / event_count,
-        "statements": float(sum(len(batch) for batch in batches)),
+        "statements": float(sum(len(rows) for batch in batches for rows in batch.values())),
         "perCore": round(per_core, 1),
         "perCoreTarget": float(per_core_target),
     }
@@ -161,20 +159,24 @@ async def _rebuild(path: Path, consumer: Consumer, source: PagedHistory, proof: 
         await store.close()
 
 
-def _batches(consumer: Consumer, histories: Sequence[Sequence[bytes]]) -> list[list[Statement]]:
-    """The statements that the Events yield, in transactions as large as those of the rebuild."""
-    return [
-        [
-            statement
-            for raw in raws[start : start + replay_batch_events]
-            for statement in consumer.evolve(read_arrival(raw).event)
-        ]
-        for raws in histories
-        for start in range(0, len(raws), replay_batch_events)
-    ]
+type Batch = dict[str, list[Mapping[str, Value]]]
+"""The rows of one transaction by statement."""
 
 
-def _execute(path: Path, consumer: Consumer, batches: Sequence[Sequence[Statement]]) -> None:
+def _batches(consumer: Consumer, histories: Sequence[Sequence[bytes]]) -> list[Batch]:
+    """The rows that the Events yield, in transactions as large as those of the rebuild."""
+    batches: list[Batch] = []
+    for raws in histories:
+        for start in range(0, len(raws), replay_batch_events):
+            batch: Batch = {}
+            for raw in raws[start : start + replay_batch_events]:
+                for name, parameters in consumer.evolve(read_arrival(raw).event):
+                    batch.setdefault(name, []).append(parameters)
+            batches.append(batch)
+    return batches
+
+
+def _execute(path: Path, consumer: Consumer, batches: Sequence[Batch]) -> None:
     """The statements and nothing else."""
     sql = load(SqliteStore.__module__.rpartition(".")[0])
     connection = sqlite3.connect(path, isolation_level="IMMEDIATE")
@@ -185,8 +187,8 @@ def _execute(path: Path, consumer: Consumer, batches: Sequence[Sequence[Statemen
             connection.execute(consumer.statements[creation])
         for batch in batches:
             with connection:
-                for name, run in groupby(batch, attrgetter("name")):
-                    connection.executemany(consumer.statements[name], [statement.parameters for statement in run])
+                for name, parameters in batch.items():
+                    connection.executemany(consumer.statements[name], parameters)
     finally:
         connection.close()
 

@@ -1,6 +1,6 @@
 """The mission board as a consumer: all Groups, every kind (each Event is activity)."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from projections.arrival import LoggedEvent, Principal
-from projections.consumer import Statement
+from projections.consumer import Statement, Value
 from projections.state_changes import mission_state_after, work_item_state_after
 from services.process.statements import load
 
@@ -59,9 +59,6 @@ _with_membership: Final = msgspec.json.Decoder(_WithMembership).decode
 _work_item_id: Final = msgspec.json.Decoder(_WorkItemId).decode
 _authorized: Final = msgspec.json.Decoder(_Authorized).decode
 
-_membership_kinds: Final = frozenset({"membership.changed", "work.offer.accepted"})
-"""Kinds that carry one Membership, always or sometimes."""
-
 
 class MissionBoard:
     """A row per Mission, per WorkItem and per member. Decodes payloads only where the board shows something of them."""
@@ -81,25 +78,15 @@ class MissionBoard:
 
     def evolve(self, event: LoggedEvent) -> Iterable[Statement]:
         """Activity for each Event, and what the board shows of it."""
-        kind, group_id = event.kind, event.group_id
-        activity: dict[str, str | int] = {
-            "group_id": group_id,
-            "messages": int(kind == "message.posted"),
+        activity: dict[str, Value] = {
+            "group_id": event.group_id,
+            "messages": int(event.kind == "message.posted"),
             "at": event.occurred_at,
             "sequence": event.sequence,
         }
-        yield Statement("note_activity", activity)
-        if kind in work_item_state_after:
-            yield Statement(
-                "put_work_item_state",
-                {"group_id": group_id, "work_item_id": _work_item_of(event), "state": work_item_state_after[kind]},
-            )
-        if kind in _membership_kinds:
-            membership = _with_membership(event.payload).membership
-            if membership is not UNSET:
-                yield from _members(group_id, (membership,))
-        elif kind.startswith("mission."):
-            yield from _mission(event)
+        noted = Statement("note_activity", activity)
+        shown = _shown.get(event.kind)
+        return (noted,) if shown is None else (noted, *shown(event))
 
     def intents(self, event: LoggedEvent) -> Iterable[Statement]:
         """None: the board is only read."""
@@ -107,44 +94,63 @@ class MissionBoard:
         return ()
 
 
-def _work_item_of(event: LoggedEvent) -> str:
-    if event.kind == "work.authorized":
-        return _authorized(event.payload).work_item.work_item_id
-    return _work_item_id(event.payload).work_item_id
+def _work_item_moved(event: LoggedEvent) -> Iterator[Statement]:
+    yield _work_item(event, _work_item_id(event.payload).work_item_id)
 
 
-def _mission(event: LoggedEvent) -> Iterator[Statement]:
-    """What the Mission's own Events change."""
-    group_id = event.group_id
-    match event.kind:
-        case "mission.created":
-            created = _created(event.payload)
-            coordinator = created.mission.coordinator
-            yield Statement(
-                "open_mission",
-                {
-                    "group_id": group_id,
-                    "mission_id": created.mission.mission_id,
-                    "title": created.title,
-                    "state": mission_state_after[event.kind],
-                    "coordinator_id": coordinator.agent_id,
-                    "coordinator_epoch": coordinator.coordinator_epoch,
-                },
-            )
-            yield from _members(group_id, created.memberships)
-        case "mission.coordinator.assigned":
-            assigned = _coordinator_assigned(event.payload)
-            yield Statement(
-                "set_coordinator",
-                {
-                    "group_id": group_id,
-                    "coordinator_id": assigned.coordinator_id,
-                    "coordinator_epoch": assigned.coordinator_epoch,
-                },
-            )
-            yield from _members(group_id, assigned.memberships)
-        case kind if kind in mission_state_after:
-            yield Statement("set_mission_state", {"group_id": group_id, "state": mission_state_after[kind]})
+def _work_item_authorized(event: LoggedEvent) -> Iterator[Statement]:
+    yield _work_item(event, _authorized(event.payload).work_item.work_item_id)
+
+
+def _offer_accepted(event: LoggedEvent) -> Iterator[Statement]:
+    yield from _work_item_moved(event)
+    yield from _membership_changed(event)
+
+
+def _membership_changed(event: LoggedEvent) -> Iterator[Statement]:
+    """The Membership that the Event carries, always or (an acceptance by a provisional member) sometimes."""
+    membership = _with_membership(event.payload).membership
+    if membership is not UNSET:
+        yield from _members(event.group_id, (membership,))
+
+
+def _mission_created(event: LoggedEvent) -> Iterator[Statement]:
+    created = _created(event.payload)
+    coordinator = created.mission.coordinator
+    yield Statement(
+        "open_mission",
+        {
+            "group_id": event.group_id,
+            "mission_id": created.mission.mission_id,
+            "title": created.title,
+            "state": mission_state_after[event.kind],
+            "coordinator_id": coordinator.agent_id,
+            "coordinator_epoch": coordinator.coordinator_epoch,
+        },
+    )
+    yield from _members(event.group_id, created.memberships)
+
+
+def _new_coordinator(event: LoggedEvent) -> Iterator[Statement]:
+    assigned = _coordinator_assigned(event.payload)
+    yield Statement(
+        "set_coordinator",
+        {
+            "group_id": event.group_id,
+            "coordinator_id": assigned.coordinator_id,
+            "coordinator_epoch": assigned.coordinator_epoch,
+        },
+    )
+    yield from _members(event.group_id, assigned.memberships)
+
+
+def _mission_moved(event: LoggedEvent) -> Iterator[Statement]:
+    yield Statement("set_mission_state", {"group_id": event.group_id, "state": mission_state_after[event.kind]})
+
+
+def _work_item(event: LoggedEvent, work_item_id: str) -> Statement:
+    state = work_item_state_after[event.kind]
+    return Statement("put_work_item_state", {"group_id": event.group_id, "work_item_id": work_item_id, "state": state})
 
 
 def _members(group_id: str, memberships: Iterable[_Membership]) -> Iterator[Statement]:
@@ -159,3 +165,17 @@ def _members(group_id: str, memberships: Iterable[_Membership]) -> Iterator[Stat
                 "state": membership.state,
             },
         )
+
+
+_shown: Final[Mapping[str, Callable[[LoggedEvent], Iterator[Statement]]]] = MappingProxyType(
+    {
+        **dict.fromkeys(mission_state_after, _mission_moved),
+        **dict.fromkeys(work_item_state_after, _work_item_moved),
+        "mission.created": _mission_created,
+        "mission.coordinator.assigned": _new_coordinator,
+        "membership.changed": _membership_changed,
+        "work.authorized": _work_item_authorized,
+        "work.offer.accepted": _offer_accepted,
+    }
+)
+"""What the board shows of an Event beside its being activity."""

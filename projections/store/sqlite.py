@@ -5,10 +5,12 @@ commit (WAL, `synchronous = FULL`); everything else is delivered or replayed aga
 """
 
 import asyncio
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -50,15 +52,24 @@ _lasting_tables: Final = ("projection_fork", "projection_counter")
 """What stays when the consumer's version changes: a report of something that no longer exists."""
 
 _sql: Final = load(__package__)
+_words: Final = re.compile(r"\w+")
+_in_place: Final[Mapping[str, str]] = MappingProxyType({})
+"""No statement's table is known: all keep their places, as it is for who only reads."""
 
 
 class SqliteTransaction:
     """`projections.store.Transaction` on one SQLite connection."""
 
-    def __init__(self, connection: sqlite3.Connection, consumer: Consumer) -> None:
-        """Speak for `consumer` on a connection whose transaction has begun."""
+    def __init__(
+        self, connection: sqlite3.Connection, consumer: Consumer, table_of: Mapping[str, str] = _in_place
+    ) -> None:
+        """Speak for `consumer` on a connection whose transaction has begun.
+
+        `table_of` gives the table of each statement that names only one; a statement without keeps its place.
+        """
         self._connection = connection
         self._consumer = consumer
+        self._table_of = table_of
 
     def _all(self, name: str, **parameters: Value) -> list[Any]:
         return self._connection.execute(_sql[name], parameters).fetchall()
@@ -70,18 +81,28 @@ class SqliteTransaction:
         return self._connection.execute(_sql[statement], parameters).rowcount
 
     def run(self, statements: Iterable[Statement]) -> None:
-        """Execute statements in order; neighbours of one name go together."""
-        name, batch = "", list[Mapping[str, Value]]()
-        for statement in statements:
-            if statement.name != name:
+        """Execute statements, those of one table in order, so that neighbours of one name go together."""
+        runs: dict[str, list[tuple[str, list[Mapping[str, Value]]]]] = {}
+        for name, parameters in statements:
+            table = self._table_of.get(name)
+            if table is None:
+                self._run_all(runs)
+                self._run_batch(name, [parameters])
+                continue
+            of_table = runs.setdefault(table, [])
+            if of_table and of_table[-1][0] == name:
+                of_table[-1][1].append(parameters)
+            else:
+                of_table.append((name, [parameters]))
+        self._run_all(runs)
+
+    def _run_all(self, runs: dict[str, list[tuple[str, list[Mapping[str, Value]]]]]) -> None:
+        for of_table in runs.values():
+            for name, batch in of_table:
                 self._run_batch(name, batch)
-                name, batch = statement.name, []
-            batch.append(statement.parameters)
-        self._run_batch(name, batch)
+        runs.clear()
 
     def _run_batch(self, name: str, batch: Sequence[Mapping[str, Value]]) -> None:
-        if not batch:
-            return
         try:
             self._connection.executemany(self._consumer.statements[name], batch)
         except (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError) as fault:
@@ -229,6 +250,7 @@ class SqliteStore:
         self.consumer: Final = consumer
         self.organization_id: Final = organization_id
         self._path = path
+        self._table_of = _tables_of(consumer)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix=f"{consumer.name}-writer")
         self._reader = ThreadPoolExecutor(1, thread_name_prefix=f"{consumer.name}-reader")
         self._writing: sqlite3.Connection
@@ -275,7 +297,7 @@ class SqliteStore:
     ) -> T:
         connection.execute(begin)
         try:
-            result = work(SqliteTransaction(connection, self.consumer))
+            result = work(SqliteTransaction(connection, self.consumer, self._table_of))
             connection.commit()
         except BaseException:
             connection.rollback()
@@ -302,6 +324,16 @@ class SqliteStore:
         for executor, connection in ((self._reader, self._reading), (self._writer, self._writing)):
             await loop.run_in_executor(executor, connection.close)
             executor.shutdown()
+
+
+def _tables_of(consumer: Consumer) -> dict[str, str]:
+    """The table of each statement that names exactly one of the consumer's tables."""
+    tables: dict[str, str] = {}
+    for name, sql in consumer.statements.items():
+        named = set(_words.findall(sql)) & consumer.tables.keys()
+        if len(named) == 1:
+            tables[name] = named.pop()
+    return tables
 
 
 class _Identity(msgspec.Struct, frozen=True):
