@@ -14,7 +14,7 @@ from typing import Final
 
 from contracts.documents.common import Actor, ActorType
 from contracts.signature import SigningKey
-from ops.command_fault import CommandFault
+from ops.command_fault import CommandFault, UsageFault
 from services.process.database import Connection
 from services.process.statements import load
 
@@ -28,6 +28,10 @@ organization_prefix: Final = "urn:weavehold:organization:"
 
 class InitializationFault(CommandFault):
     """What cannot be initialized; the message names the thing, the value and the remedy."""
+
+
+class UnusableChoice(UsageFault):
+    """A name or number that no Organization can have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,9 +72,9 @@ class Organization:
 
 
 def organization_id(name: str) -> str:
-    """The identifier of the Organization `name`. Raises `InitializationFault` for an unusable name."""
+    """The identifier of the Organization `name`. Raises `UnusableChoice`."""
     if not re.fullmatch(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", name):
-        raise InitializationFault(
+        raise UnusableChoice(
             f"the Organization name {name!r} cannot be used. Take 1 to 63 lowercase letters, digits and inner hyphens"
         )
     return organization_prefix + name
@@ -120,12 +124,12 @@ async def initialize(
 ) -> Organization:
     """Create the Organization `name`, or find it; idempotent. `connection` must be in autocommit mode.
 
-    Raises `InitializationFault` (another shard count, a key that is registered differently), `psycopg.Error`
+    Raises `UnusableChoice`, `InitializationFault` (another shard count, a key registered differently), `psycopg.Error`
     (nothing is in the database then), `OSError` (a key file cannot be written).
     """
     identifier = organization_id(name)
     if shard_count is not None and not 1 <= shard_count <= shard_count_max:
-        raise InitializationFault(f"{shard_count} shards cannot be made. Take 1 to {shard_count_max}")
+        raise UnusableChoice(f"{shard_count} shards cannot be made. Take 1 to {shard_count_max}")
     created: list[str] = []
     keys = FirstKeys(
         **{

@@ -87,7 +87,7 @@ def test_numbers_and_durations_are_bounded() -> None:
     assert environment.integer("A", minimum=1, maximum=7) == 7
     assert environment.seconds("B", 1.0, minimum=0, maximum=3) == 2.5
     assert environment.seconds("C", 1.0, minimum=0, maximum=3) == 1.0
-    with pytest.raises(SettingsFault, match="B is '2.5'"):
+    with pytest.raises(SettingsFault, match=r"B is '2\.5'"):
         environment.integer("B", minimum=1, maximum=7)
     with pytest.raises(SettingsFault, match="D is not set"):
         environment.text("D")

@@ -1,0 +1,109 @@
+"""The command line: exit codes 0, 1, 2; one JSON object on stdout with --json; logs and faults on stderr (OPS-2)."""
+
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from ops.cli import commands
+
+unset = {name: "" for name in os.environ if name.startswith("WEAVEHOLD_")}
+
+
+def weavehold(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "ops.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **unset, **variables},
+        cwd=cwd,
+    )
+
+
+def test_help_lists_every_command() -> None:
+    """OPS-2: the list of commands is the help."""
+    shown = weavehold("--help")
+    assert shown.returncode == 0
+    for name, summary in commands.items():
+        assert f"  {name} " in shown.stdout
+        assert summary.split()[0] in shown.stdout
+
+
+@pytest.mark.parametrize("name", commands)
+def test_every_command_has_help_with_examples(name: str) -> None:
+    """OPS-2: each module is there and says how it is used."""
+    module = import_module(f"ops.commands.{name.replace('-', '_')}")
+    app = getattr(module, "app", None)
+    described = [module.command] if app is None else [each.callback for each in app.registered_commands]
+    for command in described:
+        assert "Example" in (command.__doc__ or ""), f"{name}: {command.__name__} shows no example"
+
+
+@pytest.mark.parametrize("arguments", [["no-such"], ["init", "--no-such"], ["up", "--nats-port", "0"]])
+def test_a_usage_error_is_2(arguments: list[str]) -> None:
+    """OPS-2: wrong usage ends with 2, on stderr."""
+    ended = weavehold(*arguments)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr
+
+
+def test_a_service_without_settings_is_2(tmp_path: Path) -> None:
+    """OPS-1, OPS-2: variable and remedy on stderr."""
+    ended = weavehold("relay", cwd=tmp_path)
+    assert ended.returncode == 2
+    assert "WEAVEHOLD_ORGANIZATION is not set" in ended.stderr
+
+
+def test_migrate_and_init_prepare_a_given_database(empty_database_url: str, tmp_path: Path) -> None:
+    """OPS-2: a dry run prints the SQL and touches nothing; then one JSON object each, again without a change."""
+    given = {"WEAVEHOLD_DATABASE_URL": empty_database_url}
+    pending = json.loads(weavehold("migrate", "--dry-run", "--json", cwd=tmp_path, **given).stdout)["pending"]
+    assert "CREATE TABLE organization" in pending[0]["sql"]
+    with psycopg.connect(empty_database_url) as connection:
+        assert connection.execute(
+            "SELECT to_regclass('organization'), to_regclass('schema_migrations')"
+        ).fetchone() == (
+            None,
+            None,
+        )
+    applied = weavehold("migrate", "--json", cwd=tmp_path, **given)
+    assert [each["file"] for each in json.loads(applied.stdout)["applied"]] == [each["file"] for each in pending]
+    made = json.loads(weavehold("init", "--name", "acme", "--shards", "3", "--json", cwd=tmp_path, **given).stdout)
+    assert made["organizationId"] == "urn:weavehold:organization:acme"
+    assert made["created"]
+    again = weavehold("init", "--name", "acme", "--json", cwd=tmp_path, **given)
+    assert json.loads(again.stdout) == made | {"created": []}
+    assert (tmp_path / ".weavehold" / "keys" / "mission-owner.json").exists()
+    assert not (tmp_path / ".weavehold" / "postgres").exists()
+
+
+def test_a_fault_is_told_in_one_object(empty_database_url: str, tmp_path: Path) -> None:
+    """OPS-2: a fault is on stderr for people and in one object for programs."""
+    given = {"WEAVEHOLD_DATABASE_URL": empty_database_url}
+    refused = weavehold("init", "--name", "Not Good", "--json", cwd=tmp_path, **given)
+    assert refused.returncode == 2
+    assert "'Not Good' cannot be used" in json.loads(refused.stdout)["fault"]
+    assert "'Not Good' cannot be used" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    gone = weavehold("migrate", "--json", cwd=tmp_path, WEAVEHOLD_DATABASE_URL="postgresql://a:secret@127.0.0.1:1/x")
+    assert gone.returncode == 1
+    assert "127.0.0.1:1" in json.loads(gone.stdout)["fault"]
+    assert "secret" not in gone.stdout + gone.stderr
+
+
+def test_init_without_a_database_uses_the_embedded_one(servers_directory: Path) -> None:
+    """OPS-2: `weavehold init` works before anything runs, and leaves nothing running."""
+    directory = servers_directory / "by-hand"
+    made = weavehold("init", "--json", "--directory", str(directory))
+    assert made.returncode == 0, made.stderr
+    assert json.loads(made.stdout)["shards"] == 4
+    assert (directory / "postgres" / "data" / "PG_VERSION").exists()
+    assert not (directory / "postgres" / "data" / "postmaster.pid").exists()

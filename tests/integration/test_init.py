@@ -1,0 +1,136 @@
+"""`weavehold init`: one Organization, its shards, first incarnation and first keys; idempotent (RULE-29, RULE-32)."""
+
+import asyncio
+import stat
+from pathlib import Path
+
+import pytest
+
+from contracts.documents.common import Actor, ActorType
+from contracts.signature import SigningKey
+from ops.init import (
+    FirstKeys,
+    InitializationFault,
+    UnusableChoice,
+    first_principals,
+    initialize,
+    key_file,
+    organization_id,
+    write_key_file,
+)
+from services.process.database import Connection, connect
+
+
+async def counts(connection: Connection) -> dict[str, int]:
+    found = {}
+    for table in ("organization", "shard", "incarnation", "signing_key"):
+        row = await (await connection.execute(f"SELECT count(*) FROM {table}")).fetchone()
+        assert row is not None
+        found[table] = row[0]
+    return found
+
+
+@pytest.fixture
+async def connection(database_url: str):
+    made = await connect(database_url, name="test")
+    yield made
+    await made.close()
+
+
+async def test_init_makes_everything_once(connection: Connection, tmp_path: Path) -> None:
+    """RULE-29: shards 0…S, incarnation 1, four keys registered and written with mode 0600; again: nothing changes."""
+    keys_directory = tmp_path / "keys"
+    made = await initialize(connection, name="acme", keys_directory=keys_directory, shard_count=3)
+    assert made.organization_id == "urn:weavehold:organization:acme"
+    assert await counts(connection) == {"organization": 1, "shard": 4, "incarnation": 1, "signing_key": 4}
+    for name in first_principals:
+        file = key_file(keys_directory, name)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert SigningKey.from_file(file).key_id == getattr(made.keys, name).key_id
+    again = await initialize(connection, name="acme", keys_directory=keys_directory)
+    assert again.created == ()
+    assert (again.incarnation, again.shard_count) == (made.incarnation, 3)
+    assert [key.key_id for key in again.keys] == [key.key_id for key in made.keys]
+    assert await counts(connection) == {"organization": 1, "shard": 4, "incarnation": 1, "signing_key": 4}
+
+
+async def test_what_a_crash_left_is_taken_up(connection: Connection, tmp_path: Path) -> None:
+    """RULE-29: key files without rows (a crash before the commit) are registered, not made anew."""
+    left = SigningKey.generate(first_principals["operator"])
+    write_key_file(key_file(tmp_path, "operator"), left)
+    made = await initialize(connection, name="acme", keys_directory=tmp_path)
+    assert made.keys.operator.key_id == left.key_id
+    assert not list(tmp_path.glob("*.new"))
+
+
+async def test_a_failure_leaves_nothing_in_the_database(connection: Connection, tmp_path: Path) -> None:
+    """RULE-29: one transaction: a key that cannot be registered takes the Organization with it."""
+    await connection.execute("ALTER TABLE signing_key ADD CHECK (principal_type <> 'human')")
+    with pytest.raises(Exception, match="signing_key"):
+        await initialize(connection, name="acme", keys_directory=tmp_path)
+    assert await counts(connection) == {"organization": 0, "shard": 0, "incarnation": 0, "signing_key": 0}
+
+
+async def test_several_at_once_make_one(database_url: str, tmp_path: Path) -> None:
+    """RULE-29: concurrent starts agree."""
+    await asyncio.to_thread(prepare_keys, tmp_path)
+    connections = [await connect(database_url, name="test") for _ in range(4)]
+    try:
+        made = await asyncio.gather(
+            *(initialize(each, name="acme", keys_directory=tmp_path, shard_count=2) for each in connections)
+        )
+        assert len({each.incarnation for each in made}) == 1
+        assert await counts(connections[0]) == {"organization": 1, "shard": 3, "incarnation": 1, "signing_key": 4}
+    finally:
+        for each in connections:
+            await each.close()
+
+
+def prepare_keys(directory: Path) -> FirstKeys:
+    keys = FirstKeys(**{name: SigningKey.generate(principal) for name, principal in first_principals.items()})
+    for name in first_principals:
+        write_key_file(key_file(directory, name), getattr(keys, name))
+    return keys
+
+
+async def test_two_organizations_live_side_by_side(connection: Connection, tmp_path: Path) -> None:
+    """RULE-32: the same key files and shard numbers under two Organizations do not meet."""
+    first = await initialize(connection, name="one", keys_directory=tmp_path, shard_count=1)
+    second = await initialize(connection, name="two", keys_directory=tmp_path, shard_count=2)
+    assert first.incarnation != second.incarnation
+    assert await counts(connection) == {"organization": 2, "shard": 5, "incarnation": 2, "signing_key": 8}
+
+
+async def test_the_number_of_shards_is_fixed(connection: Connection, tmp_path: Path) -> None:
+    """RULE-29: another number is refused with both numbers in the message."""
+    await initialize(connection, name="acme", keys_directory=tmp_path, shard_count=2)
+    with pytest.raises(InitializationFault, match="has 2 shards, not 3"):
+        await initialize(connection, name="acme", keys_directory=tmp_path, shard_count=3)
+
+
+async def test_a_key_file_of_somebody_else_is_refused(connection: Connection, tmp_path: Path) -> None:
+    """RULE-29: a wrong or damaged key file is named and left alone."""
+    stranger = SigningKey.generate(Actor(type=ActorType.HUMAN, id="urn:weavehold:human:stranger"))
+    write_key_file(key_file(tmp_path, "authority"), stranger)
+    with pytest.raises(InitializationFault, match="belongs to urn:weavehold:human:stranger"):
+        await initialize(connection, name="acme", keys_directory=tmp_path)
+    key_file(tmp_path, "authority").write_text("{}")
+    with pytest.raises(InitializationFault, match=r"authority\.json cannot be used"):
+        await initialize(connection, name="acme", keys_directory=tmp_path)
+
+
+async def test_a_key_id_of_another_principal_is_refused(connection: Connection, tmp_path: Path) -> None:
+    """RULE-29: a registered key is never bound anew."""
+    keys = await asyncio.to_thread(prepare_keys, tmp_path)
+    await initialize(connection, name="acme", keys_directory=tmp_path)
+    await connection.execute(
+        "UPDATE signing_key SET principal_id = 'urn:other' WHERE key_id = %s", [keys.registry.key_id]
+    )
+    with pytest.raises(InitializationFault, match="is registered for another Principal"):
+        await initialize(connection, name="acme", keys_directory=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["", "Acme", "a b", "-a", "a-", "a" * 64, "ä"])
+def test_an_organization_name_is_simple(name: str) -> None:
+    with pytest.raises(UnusableChoice, match="cannot be used"):
+        organization_id(name)
