@@ -51,6 +51,8 @@ settle_policy: Final = RetryPolicy(deadline_seconds=3.0)
 """What an earlier run left in doubt is asked for once; the Events tell the rest."""
 loop_silence_seconds_max: Final = 30.0
 """Seconds after which a Worker that does not look at its queue is not ready."""
+finish_fraction: Final = 0.7
+"""Part of the grace period in which executions may still reach their checkpoints."""
 sessions_max: Final = 6
 sessions_window_seconds: Final = 60.0
 """A Worker whose session is replaced more often than this gives up: another process acts as its Agent."""
@@ -78,7 +80,11 @@ class Worker:
         self._client = client
         self._store = store
         self._journal = journal
-        self._limits = Limits(slots=settings.slots, queue_length_max=settings.queue_length_max)
+        self._limits = Limits(
+            slots=settings.slots,
+            queue_length_max=settings.queue_length_max,
+            finish_seconds=process.settings.stop_grace_seconds * finish_fraction,
+        )
         self._scheduler = Scheduler()
         self._opened: deque[float] = deque(maxlen=sessions_max)
         self._wake: Callable[[], None] = lambda: None
@@ -136,7 +142,7 @@ class Worker:
             self._client.connection,
             self._client.organization_id,
             (self._projection,),
-            AgentDelivery(self._client, runtime.lose_session),
+            AgentDelivery(self._client, runtime.end),
             history,
             acknowledger=history,
         )

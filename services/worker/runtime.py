@@ -19,9 +19,8 @@ from contracts.payloads.work import WorkAcceptOffer
 from contracts.timestamps import parse_timestamp
 from projections.store import ProjectionStore
 from projections.work_queue.read_queue import QueueOffer
-from services.agent.connect import SessionLost
 from services.agent.read_history import Unavailable
-from services.agent.send_command import RetryPolicy
+from services.agent.send_command import ReplyFault, RetryPolicy
 from services.agent.sign_command import Intent
 from services.process.logs import get_log
 from services.worker.artifact_store import ArtifactFault
@@ -41,14 +40,18 @@ rest_seconds_max: Final = 15.0
 accept_policy: Final = RetryPolicy(deadline_seconds=15.0)
 """An offer that cannot be answered is judged again."""
 
+expected_faults: Final = (StepNotTaken, LeaseEnded, PlanFault, ArtifactFault, Unavailable, ReplyFault, OSError)
+"""What sets a WorkItem aside for a while; anything else ends the runtime."""
+
 _log = get_log(__name__)
 
 
 class Limits(Struct, frozen=True, kw_only=True):
-    """What the Worker takes on: executions at once, and WorkItems owned and unfinished."""
+    """What the Worker takes on: executions at once, WorkItems owned and unfinished, seconds to finish when stopping."""
 
     slots: int
     queue_length_max: int
+    finish_seconds: float
 
 
 class _Rest(Struct):
@@ -75,31 +78,51 @@ class Runtime:
         self._believed_from: dict[str, int] = {}
         self._rests: dict[str, _Rest] = {}
         self._judged: set[str] = set()
-        self._lost: SessionLost | None = None
+        self._ended: Exception | None = None
 
     async def run(self, beat: Callable[[], None]) -> None:
-        """Work until asked to stop, then let the executions reach their checkpoints. Raises SessionLost."""
+        """Work until asked to stop, then let the executions reach their checkpoints.
+
+        Raises SessionLost, and whatever unexpected fault a task met.
+        """
         try:
-            while not self._means.stopping.is_set() and self._lost is None:
+            while not self._means.stopping.is_set() and self._ended is None:
                 beat()
                 self.wake.clear()
                 queue = await self._store.read(lambda found: read_queue(found, self._agent_id, self._session))
                 self._forget(queue)
                 self._judge_offers(queue)
                 self._fill_slots(queue)
-                try:
-                    async with asyncio.timeout(look_seconds_max):
-                        await self.wake.wait()
-                except TimeoutError:
-                    continue
-            if self._tasks and self._lost is None:
-                await asyncio.wait(set(self._tasks.values()))
+                await self._wait()
+            if self._ended is None:
+                await self._finish()
         finally:
             for task in self._tasks.values():
                 task.cancel()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
-        if self._lost is not None:
-            raise self._lost
+        if self._ended is not None:
+            raise self._ended
+
+    async def _wait(self) -> None:
+        """Until something changes, the process stops, or `look_seconds_max` have passed."""
+        try:
+            async with asyncio.timeout(look_seconds_max):
+                await self.wake.wait()
+        except TimeoutError:
+            return
+
+    async def _finish(self) -> None:
+        """Let executions come to their checkpoints; offers that are being answered are left."""
+        executing = {self._tasks[name] for name in self._executing}
+        if executing:
+            _, unfinished = await asyncio.wait(executing, timeout=self._limits.finish_seconds)
+            for task in unfinished:
+                _log.warning("work_interrupted", work_item=task.get_name())
+
+    def end(self, fault: Exception) -> None:
+        """End this runtime with a fault: the session was lost, or something unexpected happened."""
+        self._ended = self._ended or fault
+        self.wake.set()
 
     def _forget(self, queue: Queue) -> None:
         """Keep nothing about offers and WorkItems that are no longer in the queue or in hand."""
@@ -108,11 +131,6 @@ class Runtime:
         for name in (self._rests.keys() | self._believed_from.keys()) - known - self._tasks.keys():
             self._rests.pop(name, None)
             self._believed_from.pop(name, None)
-
-    def lose_session(self, lost: SessionLost) -> None:
-        """End this runtime: somebody was told that the session is no longer current."""
-        self._lost = lost
-        self.wake.set()
 
     # --- offers ----------------------------------------------------------------------------------------------------
 
@@ -204,11 +222,11 @@ class Runtime:
         try:
             await work
             self._rests.pop(work_item_id, None)
-        except SessionLost as lost:
-            self.lose_session(lost)
-        except (StepNotTaken, LeaseEnded, PlanFault, ArtifactFault, Unavailable, OSError) as fault:
+        except expected_faults as fault:
             _log.warning("work_set_aside", work_item=work_item_id, reason=str(fault))
             self._rest(work_item_id)
+        except Exception as fault:  # noqa: BLE001 - it ends the runtime, which raises it
+            self.end(fault)
         finally:
             del self._tasks[work_item_id]
             self.wake.set()
