@@ -15,6 +15,8 @@ from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as BrokerTimeout
 
 look_around_seconds: Final = 1.0
 """Seconds after which a caller that got nothing may look around, and a reconnection is noticed."""
@@ -93,11 +95,12 @@ class PullConsumer:
         await self._client.publish(last.reply, b"+ACK")
 
     async def acknowledged_position(self) -> int:
-        """The stream sequence up to which the consumer is acknowledged. Raises ConsumerGone or `nats.errors.Error`."""
-        message = await self._client.request(
-            f"$JS.API.CONSUMER.INFO.{self.stream}.{self.consumer}", b"", timeout=info_seconds_max
-        )
-        answer = json.loads(message.data)
+        """The stream sequence up to which the consumer is acknowledged. Raises ConsumerGone, also without an answer."""
+        subject = f"$JS.API.CONSUMER.INFO.{self.stream}.{self.consumer}"
+        try:
+            answer = json.loads((await self._client.request(subject, b"", timeout=info_seconds_max)).data)
+        except (NoRespondersError, BrokerTimeout) as fault:
+            raise ConsumerGone(f"consumer {self.consumer} of {self.stream}: {fault}") from fault
         if "error" in answer:
             raise ConsumerGone(f"consumer {self.consumer} of {self.stream}: {answer['error'].get('description')}")
         return int(answer["ack_floor"]["stream_seq"])
