@@ -1,6 +1,6 @@
-"""The per-Group hash chain: what makes a history provable and a Cursor fork-proof.
+r"""The per-Group hash chain: what makes a history provable and a Cursor fork-proof.
 
-h_0 = SHA-256("weavehold/chain/1\\n" ‖ organizationId ‖ "\\n" ‖ groupId), h_n = SHA-256(h_{n-1} ‖ s_n) over raw
+h_0 = SHA-256("weavehold/chain/1\n" ‖ organizationId ‖ "\n" ‖ groupId), h_n = SHA-256(h_{n-1} ‖ s_n) over raw
 32-byte digests, where s_n is the signing hash of Event n. Organization-scoped Events form one chain whose
 Group is the empty text.
 """

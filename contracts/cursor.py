@@ -36,7 +36,7 @@ class EventMark(Struct, frozen=True):
 
 
 class Cursor(Struct, frozen=True):
-    """Position of one consumer in one Group: all Events up to `sequence` are applied, and `chain_hash` is h_sequence."""
+    """Position of one consumer in one Group: Events up to `sequence` are applied, and `chain_hash` is h_sequence."""
 
     incarnation: str
     group_id: str
@@ -72,6 +72,6 @@ def advance(cursor: Cursor, mark: EventMark) -> Cursor:
     contact = classify(cursor, mark)
     if contact is not Contact.NEXT:
         raise ValueError(
-            f"Cursor of {cursor.group_id} at {cursor.sequence} cannot advance over {contact.value} Event {mark.sequence}"
+            f"Cursor of {cursor.group_id} at {cursor.sequence} cannot take {contact.value} Event {mark.sequence}"
         )
     return Cursor(mark.incarnation, mark.group_id, mark.sequence, mark.chain_hash)
