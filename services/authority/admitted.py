@@ -1,7 +1,5 @@
 """A Command that passed admission, and the answers it may get."""
 
-from typing import Any
-
 from msgspec import Struct
 
 from contracts.chain import SigningHash
@@ -65,4 +63,3 @@ class Refused(Struct, frozen=True):
 
     rejection: Rejection
     failure: AuthenticationFailure | None = None
-    document: dict[str, Any] | None = None

@@ -14,7 +14,6 @@ from msgspec import Struct
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as BrokerError
-from nats.errors import NoRespondersError
 
 from contracts import subjects
 from contracts.identifiers import ShardId
@@ -22,7 +21,7 @@ from contracts.rejection import Code, Rejection, reject
 from services.authority.admit import Admission, AdmissionPool, admission_batch_max
 from services.authority.admitted import Accepted, Admitted, Answer, AuthenticationFailure, LateRecorded, Refused
 from services.authority.encode_answer import encode_answer
-from services.authority.lane import Lane, overloaded
+from services.authority.lane import Lane, overloaded, retry_after_ms
 from services.authority.route import ShardFinder
 from services.process.database import FaultKind, classify
 from services.process.logs import bind_correlation, get_log
@@ -31,6 +30,8 @@ from services.process.metrics import Counter
 queue_group: Final = "authority"
 in_flight_max: Final = 8_192
 """Commands between arrival and reply; beyond it the answer is BACKPRESSURE at once."""
+in_flight_bytes_max: Final = 64 * 1024 * 1024
+"""Bytes of those Commands together."""
 drain_pause_seconds: Final = 0.02
 """Seconds between two looks at what is still on its way through admission while stopping."""
 forward_seconds_max: Final = 15.0
@@ -74,6 +75,8 @@ class Ingress:
         self._arrived: deque[_Arrived] = deque()
         self._wake = asyncio.Event()
         self._in_flight: set[asyncio.Task[None]] = set()
+        self._taken = 0
+        self._taken_bytes = 0
 
     async def on_command(self, message: Msg) -> None:
         """A Command from outside."""
@@ -99,10 +102,14 @@ class Ingress:
             await self._broker.publish(subject, encoded)
 
     async def _take(self, arrived: _Arrived) -> None:
-        if len(self._arrived) + len(self._in_flight) >= in_flight_max:
-            full = f"{in_flight_max} Commands are in flight; send the same Command again"
-            await self._reply(arrived, reject(Code.BACKPRESSURE, full, retryable=True, retry_after_ms=500))
+        if self._taken >= in_flight_max or self._taken_bytes + len(arrived.raw) > in_flight_bytes_max:
+            message = f"{self._taken} Commands of {self._taken_bytes} bytes are in flight; send the same Command again"
+            refusal = reject(Code.BACKPRESSURE, message, retryable=True, retry_after_ms=retry_after_ms)
+            self._answered.add(outcome=refusal.code.value)
+            await arrived.respond(encode_answer(refusal))
             return
+        self._taken += 1
+        self._taken_bytes += len(arrived.raw)
         self._arrived.append(arrived)
         self._wake.set()
 
@@ -130,24 +137,30 @@ class Ingress:
             await asyncio.wait([*self._in_flight, asyncio.create_task(asyncio.sleep(drain_pause_seconds))])
 
     async def _answer(self, arrived: _Arrived, admission: Admission) -> None:
-        """Decide and reply. Whatever goes wrong here, the sender's retry finds the Receipt or starts anew."""
+        """Answer one Command. A reply that is lost costs a retry: the Receipt waits for it."""
         try:
-            if isinstance(admission, Refused):
-                await self._refuse(arrived, admission)
-                return
-            with bind_correlation(admission.command.correlation_id):
-                await self._reply(arrived, await self._decide(arrived, admission))
+            answer = await self._answer_to(arrived, admission)
+            self._answered.add(outcome=_outcome(answer))
+            await arrived.respond(answer if isinstance(answer, bytes) else encode_answer(answer))
         except BrokerError as error:
             log.warning("reply_lost", error=str(error) or type(error).__name__)
-        except Exception:
-            log.exception("answer_failed")
-            message = "the authority failed on this Command; nothing is known to be changed: send it again"
-            await self._reply(arrived, reject(Code.INTERNAL_ERROR, message, retryable=True, retry_after_ms=1_000))
+        finally:
+            self._taken -= 1
+            self._taken_bytes -= len(arrived.raw)
 
-    async def _refuse(self, arrived: _Arrived, refused: Refused) -> None:
-        if refused.failure is not None:
-            self._on_failures((refused.failure,))
-        await self._reply(arrived, refused.rejection)
+    async def _answer_to(self, arrived: _Arrived, admission: Admission) -> Answer | bytes:
+        if isinstance(admission, Refused):
+            if admission.failure is not None:
+                self._on_failures((admission.failure,))
+            return admission.rejection
+        with bind_correlation(admission.command.correlation_id):
+            try:
+                return await self._decide(arrived, admission)
+            except Exception:
+                # Whatever failed here, the sender's retry finds the Receipt or starts anew.
+                log.exception("answer_failed", action_id=admission.command.action_id)
+                message = "the authority failed on this Command; its outcome is unknown: send the same Command again"
+                return reject(Code.INTERNAL_ERROR, message, retryable=True, retry_after_ms=retry_after_ms)
 
     async def _decide(self, arrived: _Arrived, admitted: Admitted) -> Answer | bytes:
         try:
@@ -164,12 +177,8 @@ class Ingress:
         subject = subjects.lane(self._organization_id, holder, shard_id)
         try:
             return (await self._broker.request(subject, arrived.raw, timeout=forward_seconds_max)).data
-        except (NoRespondersError, TimeoutError):
+        except (BrokerError, TimeoutError):
             return overloaded(f"the holder of shard {shard_id} does not answer", admitted)
-
-    async def _reply(self, arrived: _Arrived, answer: Answer | bytes) -> None:
-        self._answered.add(outcome=_outcome(answer))
-        await arrived.respond(answer if isinstance(answer, bytes) else encode_answer(answer))
 
 
 def _outcome(answer: Answer | bytes) -> str:

@@ -4,7 +4,7 @@ import asyncio
 import os
 import secrets
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -84,6 +84,9 @@ class Authority:
         self._keys = KeyRegistryCache(pool, settings.organization_id)
         self._announcer = HeadAnnouncer(broker, pool, settings.organization_id, self._held.keys)
         outcomes = ("accepted", "recorded_as_evidence", "forwarded", *(code.value for code in Code))
+        self._displaced = process.metrics.counter(
+            "authentication_failures_displaced", "Authentication failures that were not audited for lack of room"
+        )
         self._committed_events = process.metrics.counter("events_committed", "Events committed to the log")
         self._committed_batches = process.metrics.counter("batches_committed", "Accepting transactions committed")
         self.ingress = Ingress(
@@ -95,7 +98,7 @@ class Authority:
             holders=self._holders.get,
             registry_version=lambda: self._keys.version,
             answered=process.metrics.counter("commands_answered", "Commands answered", labels={"outcome": outcomes}),
-            on_failures=self._failures.extend,
+            on_failures=self._note_failures,
         )
 
     def _new_lane(self) -> Lane:
@@ -175,7 +178,7 @@ class Authority:
 
     async def _after_commit(self, committed: Committed) -> None:
         """Wake whoever waits for these Events. All of it is a hint: what is lost here is found by reading."""
-        self._failures.extend(committed.failures)
+        self._note_failures(committed.failures)
         if not committed.events:
             return
         self._committed_batches.add()
@@ -195,6 +198,13 @@ class Authority:
                 await self._broker.publish(hint, b"")
         except BrokerError as fault:
             log.warning("hints_not_sent", fault=str(fault) or type(fault).__name__)
+
+    def _note_failures(self, failures: Sequence[AuthenticationFailure]) -> None:
+        """Keep failures until they are audited; a flood displaces the oldest, which are counted."""
+        room = failures_waiting_max - len(self._failures)
+        if len(failures) > room:
+            self._displaced.add(len(failures) - room)
+        self._failures.extend(failures)
 
     async def _audit(self, beat: Callable[[], None]) -> None:
         """Write authentication failures to the protected record, off the path of Commands."""
