@@ -45,7 +45,7 @@ up: $(STAMP) ## Run the whole stack until Ctrl-C
 	@$(BIN)/weavehold up $(ARGS)
 
 test: $(STAMP) ## Run the tests against real PostgreSQL and NATS
-	@$(BIN)/pytest -m "not fault" -n 2 $(ARGS)
+	@$(BIN)/pytest -m "not fault" -n 2 --ignore tests/architecture $(ARGS)
 
 fault: $(STAMP) ## Run the long tests that kill and cut
 	@$(BIN)/pytest -m fault $(ARGS)
