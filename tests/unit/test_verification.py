@@ -6,6 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from contracts.bounds import command_bytes_max
 from contracts.canonical import canonical_bytes, parse_strict, signing_bytes
@@ -327,3 +329,21 @@ def test_an_old_command_still_verifies() -> None:
     assert stage_of(old) is None
     too_old = signed(issuedAt=later(start_time, -timedelta(days=300).total_seconds()))
     assert stage_of(too_old) is Stage.KEY_RESOLUTION
+
+
+@given(st.data())
+@settings(max_examples=150, deadline=None)
+def test_damaged_bytes_end_at_a_stage(data: st.DataObject) -> None:
+    """TRU-1, ACC-5: whatever is changed, a stage says so, nothing else escapes, and only the good hash passes."""
+    raw = bytearray(post.raw)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(raw)))
+        pieces = st.binary(max_size=3) | st.sampled_from(
+            [b'"', b"\\ud800", b"\\u0000", b"1e999", b"[", b"{}", b"null", b":"]
+        )
+        raw[at : at + data.draw(st.integers(0, 3))] = data.draw(pieces)
+    outcome = verify_document(command, bytes(raw), keys, command_bytes_max)
+    if isinstance(outcome, Verified):
+        assert outcome.signing_hash == post.signing_hash
+    else:
+        assert outcome.reason.encode()
