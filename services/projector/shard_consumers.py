@@ -68,28 +68,29 @@ class StreamBounds(Struct, frozen=True):
 class ShardConsumers:
     """The consumers of one projection.
 
-    Every method raises StreamAbsent, and `nats.errors.Error` or `TimeoutError` when the broker refuses or is silent.
+    `ensure` raises StreamAbsent, and `nats.errors.Error` or `TimeoutError` when the broker refuses or is silent.
     """
 
     def __init__(self, client: Client) -> None:
         """Use this connection; its account needs the consumer API."""
         self._client = client
 
-    async def ensure(self, stream: str, consumer: str, position: int) -> None:
-        """Make the consumer unless it is there and sound; a new one begins after `position`. May be repeated."""
+    async def ensure(self, stream: str, consumer: str, position: int, *, begins: bool) -> None:
+        """Make the consumer, after `position`, unless it is there and sound. May be repeated under its reader.
+
+        For a reader that `begins` it is sound only right after `position`: what an earlier reader was given and did not
+        acknowledge is due at once then, instead of after its wait.
+        """
         described = await self._describe(stream, consumer)
         bounds = await self._bounds(stream)
+        start = bounds.start_after(position)
         if described is not None:
-            if (unfit := _unfit(described, bounds)) is None:
+            unfit = _unfit(described, bounds) or (_misplaced(described, start) if begins else None)
+            if unfit is None:
                 return
-            _log.warning("consumer_made_anew", stream=stream, consumer=consumer, reason=unfit)
+            _log.warning("consumer_made_anew", stream=stream, consumer=consumer, start=start, reason=unfit)
             await self._delete(stream, consumer)
-        config = {
-            **_settings,
-            "name": consumer,
-            "durable_name": consumer,
-            "opt_start_seq": bounds.start_after(position),
-        }
+        config = {**_settings, "name": consumer, "durable_name": consumer, "opt_start_seq": start}
         await self._call(f"CONSUMER.CREATE.{stream}.{consumer}", {"stream_name": stream, "config": config})
 
     async def _bounds(self, stream: str) -> StreamBounds:
@@ -136,3 +137,11 @@ def _unfit(described: dict[str, Any], bounds: StreamBounds) -> str | None:
     if passed > bounds.last:
         return f"it stands at {passed}, beyond the stream's end {bounds.last}"
     return None
+
+
+def _misplaced(described: dict[str, Any], start: int) -> str | None:
+    """Why a consumer does not stand where its reader begins, or None."""
+    acknowledged, waiting = int(described["ack_floor"]["stream_seq"]), int(described["num_ack_pending"])
+    if acknowledged != start - 1:
+        return f"it is acknowledged up to {acknowledged}, its reader begins at {start}"
+    return f"{waiting} messages wait for the acknowledgement of an earlier reader" if waiting else None

@@ -1,8 +1,8 @@
 """The delivery of a server-side projection: one consumer per shard, of everything in it (RULE-20).
 
 Authoritative here: nothing. Incarnation and number of shards are the authority's answer to a signed read; how far the
-projection is stands in its store, which decides where a consumer begins that must be made. The Organization shard is
-left out: it holds no Group.
+projection is stands in its store, which decides where a consumer begins: at the start of the process, and whenever it
+must be made. The Organization shard is left out: it holds no Group.
 """
 
 import asyncio
@@ -39,6 +39,8 @@ class ShardDelivery:
         self._projection = projection
         self._consumers = ShardConsumers(client.connection)
         self._beat = beat
+        self._begun: set[Delivery] = set()
+        """Deliveries that began at the projection's position since this process started."""
 
     async def provision(self) -> Provisioned:
         """The consumers of all shards in the current incarnation. Raises DeliveryUnavailable naming what is missing.
@@ -91,12 +93,14 @@ class ShardDelivery:
         stored = await self._projection.store.read(lambda transaction: transaction.position(shard_id))
         # A position of another incarnation says nothing about this stream: it is read from its beginning.
         position = stored.position if stored is not None and stored.incarnation == incarnation else 0
+        begins = delivery not in self._begun
         try:
-            await self._consumers.ensure(delivery.stream, delivery.consumer, position)
+            await self._consumers.ensure(delivery.stream, delivery.consumer, position, begins=begins)
         except StreamAbsent:
             return f"the stream of shard {shard_id} is not there yet ({delivery.stream})"
         except (BrokerError, TimeoutError) as fault:
             return f"the consumer of shard {shard_id} cannot be made: {str(fault) or type(fault).__name__}"
+        self._begun.add(delivery)
         return None
 
 

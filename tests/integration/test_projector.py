@@ -1,0 +1,209 @@
+"""The projector as real processes on a real stack of two shards: whatever is lost or killed, it shows the history."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+import pytest_asyncio
+
+from services.agent.connect import connect
+from tests.agent_rig import patient, running_stack, shared_organization_of
+from tests.projector_rig import Board, PlantedMissions, shards, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def planted(postgres_server, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stack")
+    async with shared_organization_of(postgres_server, folder) as shared, running_stack(*shared, folder) as stack:
+        await stack.register("editor")
+        coordinator = await stack.client("editor")
+        await coordinator.open_session()
+        identity, keys = stack.organization.organization_id, stack.organization.keys
+        async with connect(stack.nats_url, identity, keys.operator, policy=patient) as operator:
+            missions = PlantedMissions(stack, coordinator, operator)
+            for shard in shards:
+                await missions.plant(shard)
+            yield missions
+
+
+@pytest.fixture
+def board(planted, tmp_path):
+    return Board(planted, tmp_path / "projections")
+
+
+def shown(board, *arguments):
+    """What `weavehold board --json` prints, and its exit code; without arguments what it prints for people."""
+    asked = ["board", *arguments] if arguments else ["board"]
+    found = subprocess.run(
+        [sys.executable, "-m", "ops.cli", *asked],
+        env={**os.environ, "WEAVEHOLD_PROJECTIONS_DIR": str(board.folder), "COLUMNS": "400"},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
+    return found.returncode, found.stdout.decode()
+
+
+async def test_the_board_shows_every_mission_of_every_shard(planted, board):
+    """PRJ-1, MWP-WRK-008, OPS-1, OPS-2: what is there, what comes, and a new Mission; read by `weavehold board`."""
+    async with board.projecting():
+        await board.settled()
+        created = await planted.plant(shards[1])
+        for mission in planted.missions:
+            await planted.post(mission, 2)
+        await board.settled()
+        assert (await board.readiness())["ready"]
+        # Position and Cursors are one commit; the consumers are acknowledged up to the same place.
+        assert board.positions() == [await planted.last_sequence(shard) for shard in shards]
+        for shard in shards:
+            described = await planted.consumer(shard)
+            assert described["config"]["ack_policy"] == "all"
+            assert not {"filter_subject", "filter_subjects", "deliver_subject"} & described["config"].keys()
+        applied = sum(cursor.sequence for cursor in board.cursors().values())
+        assert await board.metric("events_applied") == applied
+        assert await board.metric("duplicates_dropped") == 0
+    code, table = await asyncio.to_thread(shown, board)
+    assert code == 0
+    assert all(mission.group_id in table for mission in planted.missions)
+    code, told = await asyncio.to_thread(shown, board, "--json", "--group", created.group_id)
+    one = json.loads(told)
+    [line] = one["missions"]
+    assert (code, line["title"], line["state"], line["messageCount"]) == (0, "Small", "active", 2)
+    assert line["coordinatorId"] == created.coordinator.principal_id
+    assert (one["organizationId"], one["stopped"]) == (planted.operator.organization_id, [])
+
+
+async def test_killed_at_named_points(planted, board):
+    """PRJ-1, MWP-WRK-029: kill -9 inside the transaction, then between commit and ACK: no gap, nothing doubled."""
+    await planted.post(planted.missions[0], 3)
+    await planted.published()
+    await life(board, "inside")
+    assert (board.cursors(), board.positions()) == ({}, [0, 0])
+    await life(board, "committed")
+    applied = sum(cursor.sequence for cursor in board.cursors().values())
+    assert applied > 0
+    assert sum(board.positions()) == applied
+    async with board.projecting():
+        await board.settled()
+        # The consumers begin after the positions that the file has: nothing waits, and nothing comes twice.
+        assert await board.metric("duplicates_dropped") == 0
+        assert await board.metric("gaps_filled") == 0
+        assert await board.metric("events_applied") + applied == board.applied()
+
+
+async def life(board, kill_at):
+    """One life of a projector that ends at a named point."""
+    process = board.process(kill_at=kill_at)
+    process.start()
+    assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL, process.log.read_text()[-3000:]
+
+
+async def test_killed_again_and_again_while_events_flow(planted, board):
+    """MWP-WRK-029, MWP-FND-018: kill -9 wherever it happens to be, several times; each Event counts once."""
+    missions = [await planted.plant(shard) for shard in shards]
+    enough = asyncio.Event()
+    posting = [asyncio.create_task(planted.post_until(enough, mission)) for mission in missions]
+    for _ in range(2):
+        process = board.process()
+        began = board.applied()
+        process.start()
+        await until(lambda began=began: board.moved(began))
+        await asyncio.to_thread(process.kill)
+    enough.set()
+    posted = await asyncio.gather(*posting)
+    async with board.projecting():
+        await board.settled()
+    assert [board.missions()[mission.group_id].message_count for mission in missions] == posted
+
+
+async def test_its_consumers_are_deleted_and_then_its_file(planted, board):
+    """RULE-25, MWP-FND-023: the consumers vanish under their reader; then the file, when all of it is acknowledged."""
+    async with board.projecting():
+        await board.settled()
+        for shard in shards:
+            await planted.call(f"CONSUMER.DELETE.{planted.stream(shard)}.mission_board-{shard}")
+        for mission in planted.missions:
+            await planted.post(mission)
+        await board.settled()
+        await until(lambda: all_there(planted))
+    for file in board.folder.iterdir():
+        file.unlink()
+    async with board.projecting():
+        await board.settled()
+        assert await board.metric("events_applied") == board.applied()
+
+
+async def all_there(planted):
+    """Whether both consumers exist."""
+    return not any(["error" in await planted.consumer(shard) for shard in shards])
+
+
+async def test_messages_deleted_from_the_stream_are_fetched_by_position(planted, board):
+    """RULE-20: delivery goes 10, 11, 13 without an error; the hole is a gap, and so is a lost last message."""
+    begins = await planted.last_sequence(shards[0])
+    await planted.post(planted.missions[0], 6)
+    await planted.published()
+    for position in (begins + 1, begins + 3, begins + 6):
+        assert (await planted.call(f"STREAM.MSG.DELETE.{planted.stream(shards[0])}", {"seq": position}))["success"]
+    async with board.projecting() as process:
+        await board.settled()
+        assert await board.metric("gaps_filled") >= 1
+        assert "positions_fetched" in process.log.read_text()
+
+
+@pytest.mark.timeout(180)
+async def test_the_streams_are_wiped_and_refilled(planted, board):
+    """RULE-20, OBX-1, MWP-FND-023: both streams vanish under their reader and are refilled from the log."""
+    async with board.projecting():
+        await board.settled()
+        before = board.missions()
+        for shard in shards:
+            await planted.call(f"STREAM.DELETE.{planted.stream(shard)}")
+        for mission in planted.missions:
+            await planted.post(mission, 2)
+        await planted.published(60)
+        await board.settled()
+        await until(lambda: all_there(planted))
+        await planted.post(planted.missions[0])
+        await board.settled()
+        ready = await board.readiness()
+        assert ready["ready"], ready
+    counts = {group_id: mission.message_count for group_id, mission in board.missions().items()}
+    first = planted.missions[0].group_id
+    assert counts == {
+        group_id: each.message_count + (3 if group_id == first else 2) for group_id, each in before.items()
+    }
+
+
+async def test_without_an_authority_it_waits_and_says_so(planted, board, nats_url):
+    """OPS-1: not ready, with the reason, until delivery is provisioned; asked to stop meanwhile it stops in order."""
+    async with board.projecting(WEAVEHOLD_NATS_URL=nats_url):
+
+        async def told():
+            answer = await board.readiness()
+            return answer is not None and answer["dependencies"].get("delivery", {}).get("state") == "failed"
+
+        await until(told)
+        answer = await board.readiness()
+        assert not answer["ready"]
+        assert answer["dependencies"]["broker"]["state"] == "ready"
+
+
+async def test_unusable_settings_end_a_projector_with_2(planted, board):
+    """OPS-2: what cannot be used is named, with the remedy; whole shards are shown to services only."""
+    owner = planted.stack.organization.keys_directory / "mission-owner.json"
+    unusable = {
+        "WEAVEHOLD_SIGNING_KEY_FILE": (str(owner), "which is no service"),
+        "WEAVEHOLD_PROJECTIONS_DIR": ("/dev/null/board", "WEAVEHOLD_PROJECTIONS_DIR is /dev/null/board"),
+    }
+    for variable, (value, words) in unusable.items():
+        process = board.process(**{variable: value})
+        process.start()
+        assert await asyncio.to_thread(process.wait, 60) == 2
+        assert words in process.log.read_text()
