@@ -5,9 +5,9 @@ A crash leaves the Cursor somewhere between: it is asked again from there.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from typing import Final
+from typing import Final, overload
 
 from msgspec import Struct
 
@@ -36,10 +36,52 @@ class Filled(Struct):
     unproven: Unproven | None = None
 
 
-class HistoryBatch(Struct, frozen=True):
-    """Consecutive Events of one Group, and where its history ended when the last of them was read."""
+class PagedArrivals(Sequence[Arrival]):
+    """The Events of consecutive pages, parsed when first looked at: inside the store's thread.
 
-    arrivals: tuple[Arrival, ...]
+    Parsing them while that thread executes statements would make the two fight over the interpreter row by row. The
+    look raises HistoryBroken, as `read_page` does.
+    """
+
+    def __init__(self, group_id: str) -> None:
+        """No pages yet."""
+        self._group_id = group_id
+        self._pages: list[tuple[GroupSequence, GroupPage]] = []
+        self._length = 0
+        self._arrivals: list[Arrival] = []
+
+    def add(self, page: GroupPage, after: GroupSequence) -> None:
+        """One more page, of Events above `after`."""
+        self._pages.append((after, page))
+        self._length += len(page.events)
+
+    def __len__(self) -> int:
+        """How many Events there are."""
+        return self._length
+
+    @overload
+    def __getitem__(self, index: int) -> Arrival: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Arrival]: ...
+    def __getitem__(self, index: int | slice) -> Arrival | list[Arrival]:
+        """One Event, or some."""
+        return self._read()[index]
+
+    def __iter__(self) -> Iterator[Arrival]:
+        """All Events in sequence."""
+        return iter(self._read())
+
+    def _read(self) -> list[Arrival]:
+        for after, page in self._pages:
+            self._arrivals += read_page(page, self._group_id, after)
+        self._pages = []
+        return self._arrivals
+
+
+class HistoryBatch(Struct, frozen=True):
+    """Consecutive Events of one Group, and where its history ended when the last of them was fetched."""
+
+    arrivals: PagedArrivals
     head: Cursor
 
 
@@ -149,18 +191,18 @@ async def _read_batch(
     source: HistorySource, group_id: str, after: GroupSequence
 ) -> tuple[HistoryBatch, GroupSequence | None]:
     """Pages up to `replay_batch_events`, and the `after` of what follows."""
-    arrivals: list[Arrival] = []
+    arrivals = PagedArrivals(group_id)
     while True:
         page = await source.page(group_id, after, replay_page_events_max)
-        arrivals += read_page(page, group_id, after)
+        arrivals.add(page, after)
         head = place_of(page.head)
         if page.next is None:
-            return HistoryBatch(tuple(arrivals), head), None
+            return HistoryBatch(arrivals, head), None
         if page.next <= after:
             raise HistoryBroken(f"a page of {group_id} after {after} is followed by one after {page.next}")
         after = GroupSequence(page.next)
         if len(arrivals) >= replay_batch_events:
-            return HistoryBatch(tuple(arrivals), head), after
+            return HistoryBatch(arrivals, head), after
 
 
 def read_page(page: GroupPage, group_id: str, after: GroupSequence) -> list[Arrival]:

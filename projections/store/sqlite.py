@@ -83,17 +83,23 @@ class SqliteTransaction:
     def run(self, statements: Iterable[Statement]) -> None:
         """Execute statements, those of one table in order, so that neighbours of one name go together."""
         runs: dict[str, list[tuple[str, list[Mapping[str, Value]]]]] = {}
+        growing: dict[str, list[Mapping[str, Value]]] = {}
         for name, parameters in statements:
+            batch = growing.get(name)
+            if batch is not None:
+                batch.append(parameters)
+                continue
             table = self._table_of.get(name)
             if table is None:
                 self._run_all(runs)
+                growing.clear()
                 self._run_batch(name, [parameters])
                 continue
             of_table = runs.setdefault(table, [])
-            if of_table and of_table[-1][0] == name:
-                of_table[-1][1].append(parameters)
-            else:
-                of_table.append((name, [parameters]))
+            if of_table:
+                del growing[of_table[-1][0]]
+            growing[name] = [parameters]
+            of_table.append((name, growing[name]))
         self._run_all(runs)
 
     def _run_all(self, runs: dict[str, list[tuple[str, list[Mapping[str, Value]]]]]) -> None:
