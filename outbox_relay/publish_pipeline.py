@@ -79,29 +79,37 @@ class PublishPipeline:
 
     async def publish_each(self, messages: Sequence[Message]) -> Stop | None:
         """Send messages one by one, each fenced. They must continue what was sent before."""
-        for number, message in enumerate(messages, 1):
-            self._fence(message)
-            if await self._room(messages_in_flight_max) or not await self._send(message, 1):
+        self._require_next(messages)
+        for message in messages:
+            if await self._room(messages_in_flight_max):
                 break
-            if number % burst_messages == 0:
+            self._fence(message)
+            self._flights[message.position] = 1
+            await self._send_burst([message], f"{self._inbox}.{message.position}")
+            if message.position % burst_messages == 0:
                 await asyncio.sleep(0)
         return self._stop
 
     async def publish_batch(self, messages: Sequence[Message]) -> Stop | None:
         """Send up to `batch_messages_max` messages as one atomic batch. They must continue what was sent before."""
-        if await self._room(batches_in_flight_max):
-            return self._stop
-        count = len(messages)
+        self._require_next(messages)
+        last = messages[-1]
         batch_id = HeaderText(f"{self._inbox.rpartition('.')[2]}-{messages[0].position}")
-        self._fence(messages[0])
-        messages[-1].headers[_batch_commit] = "1"
         for number, message in enumerate(messages, 1):
             message.headers[_batch_id] = batch_id
             message.headers[_batch_sequence] = _batch_sequences[number]
-            if not await self._send(message, count if number == count else 0):
+        self._fence(messages[0])
+        last.headers[_batch_commit] = "1"
+        if await self._room(batches_in_flight_max):
+            return self._stop
+        for start in range(0, len(messages), burst_messages):
+            burst = messages[start : start + burst_messages]
+            if self._stop is not None:
                 break
-            if number % burst_messages == 0:
-                await asyncio.sleep(0)
+            if burst[-1] is last:
+                self._flights[last.position] = len(messages)
+            await self._send_burst(burst, f"{self._inbox}.{last.position}" if burst[-1] is last else "")
+            await asyncio.sleep(0)
         return self._stop
 
     async def settle(self) -> Stop | None:
@@ -123,29 +131,26 @@ class PublishPipeline:
         message.headers[_expected_stream] = self._stream
         message.headers[_expected_last_sequence] = HeaderText(str(message.position - 1))
 
-    async def _send(self, message: Message, flight: int) -> bool:
-        """Send one message; `flight` messages up to this one are answered together (0: no answer is asked for)."""
-        if message.position != self._sent + 1:
-            raise ValueError(f"position {message.position} does not follow {self._sent} on {self._stream}")
-        if self._stop is not None:
-            return False
+    def _require_next(self, messages: Sequence[Message]) -> None:
+        first = messages[0].position
+        if first != self._sent + 1 or messages[-1].position != self._sent + len(messages):
+            raise ValueError(f"{len(messages)} messages from {first} on do not follow {self._sent} in {self._stream}")
+
+    async def _send_burst(self, messages: Sequence[Message], reply: str) -> None:
+        """Hand messages to the client; `reply` is where the last of them is answered, empty for no answer."""
         if not self._client.is_connected:
             # A message given to the client now would be sent whenever it connects again.
-            self._note(StopReason.CONNECTION, message.position, "the broker is not connected")
-            return False
-        reply = f"{self._inbox}.{message.position}" if flight else ""
+            self._note(StopReason.CONNECTION, messages[0].position, "the broker is not connected")
+            return
+        publish, last = self._client.publish, messages[-1]
         try:
-            await self._client.publish(message.subject, message.body, reply=reply, headers=message.headers)
+            for message in messages:
+                await publish(message.subject, message.body, reply if message is last else "", message.headers)
+            self._sent = last.position
         except MaxPayloadError:
             self._note(StopReason.MESSAGE, message.position, f"{len(message.body)} bytes are beyond max_payload")
-            return False
         except (OutboundBufferLimitError, ConnectionClosedError) as error:
             self._note(StopReason.CONNECTION, message.position, str(error))
-            return False
-        self._sent = message.position
-        if flight:
-            self._flights[message.position] = flight
-        return True
 
     async def _wait(self, done: Callable[[], bool], seconds: float) -> bool:
         """Until `done`; False when nothing was heard for `seconds`."""

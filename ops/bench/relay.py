@@ -35,7 +35,7 @@ window: Final = 512
 target: Final = 0.7
 round_seconds_max: Final = 120.0
 """Seconds that one run may take."""
-poll_seconds: Final = 0.002
+poll_seconds: Final = 0.005
 """Seconds between two looks at how far the relay is."""
 shard_id: Final = ShardId(1)
 
