@@ -15,8 +15,8 @@ from contracts.documents.work_item import WorkItem
 from tests import document_samples as samples
 from tests.document_samples import documents
 
-absent: Final = object()
-"""Marks a member that a change takes away."""
+absent: Final = "(absent)"
+"""Marks a member that a change takes away; a text, so that every test process gives the test the same name."""
 
 Change = dict[str, Any]
 
