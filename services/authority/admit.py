@@ -14,7 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Final
 
-from msgspec import UNSET, convert
+from msgspec import UNSET
 
 from contracts.bounds import command_bytes_max
 from contracts.command import Command
@@ -42,7 +42,8 @@ def admit_one(raw: bytes, keys: KeyResolver) -> Admission:
     verified = verify_document(DocumentKind.COMMAND, raw, keys, command_bytes_max)
     if isinstance(verified, VerificationFailure):
         return _refused(raw, verified, None)
-    command = convert(verified.document, Command)
+    command = verified.typed
+    assert isinstance(command, Command)  # noqa: S101 - the Struct of this document kind
     nested: list[SignedFact] = []
     for kind, document in nested_documents(command):
         inner = verify_parsed(kind, document, keys)

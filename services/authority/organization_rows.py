@@ -9,7 +9,7 @@ from msgspec import json as msgspec_json
 from contracts.canonical import canonical_bytes
 from contracts.documents.agent_card import AgentCard
 from contracts.event import agent_card_registered, session_opened
-from contracts.signature import base64url_bytes
+from contracts.signature import base64url_bytes, is_prime_order_point
 from services.authority.batch_facts import BatchFacts, KeyRow
 from services.authority.decision import AgentFacts
 
@@ -43,9 +43,14 @@ def keys_of_card(card: Any) -> Iterator[tuple[str, bytes]]:
 
 
 def key_conflict(facts: BatchFacts, card: Mapping[str, Any]) -> str | None:
-    """Why a card's keys may not be bound: a reused key ID, or a public key known under another name (TRU-2)."""
+    """Why a card's keys may not be bound (TRU-2): weak, a reused key ID, or a public key known under another name."""
+    readable = dict(keys_of_card(card))
     by_public_key = {row.public_key: row for row in facts.keys.values()}
-    for key_id, public_key in keys_of_card(card):
+    for key in card["publicKeys"]:
+        key_id = key["keyId"]
+        public_key = readable.get(key_id)
+        if public_key is None or not is_prime_order_point(public_key):
+            return f"key {key_id} of the card is no canonical prime-order Ed25519 key; bind another one"
         row = facts.keys.get(key_id) or by_public_key.get(public_key)
         wanted = (key_id, card["agentId"], public_key)
         if row is not None and (row.key_id, row.principal_id, row.public_key) != wanted:
