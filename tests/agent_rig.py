@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from contracts.documents.common import Actor, ActorType
+from contracts.event import lease_expired, lease_revoked
 from contracts.payloads.membership import MembershipChange
 from contracts.payloads.work import WorkAuthorize, WorkOffer
 from contracts.receipt import Receipt
@@ -150,8 +152,10 @@ class Stack:
     async def working(self, name: str, **variables: str) -> AsyncIterator[Process]:
         """A Worker while the block runs; it is asked to stop afterwards and must do so cleanly."""
         worker = self.worker(name, **variables)
+        before = worker.log.stat().st_size if worker.log.exists() else 0
         worker.start()
         try:
+            await until_logged(worker.log, "session_opened", before)
             yield worker
         finally:
             code = await asyncio.to_thread(worker.end)
@@ -267,6 +271,14 @@ class PlantedMission:
         return [event.kind for event in self.view.events]
 
 
+async def until_logged(log: Path, event: str, after: int, seconds: float = 60.0) -> None:
+    """Wait until a log says something behind its first `after` bytes."""
+    ends = time.monotonic() + seconds
+    while event not in log.read_text()[after:]:
+        assert time.monotonic() < ends, f"{log} never says {event}: {log.read_text()[-3000:]}"
+        await asyncio.sleep(0.1)
+
+
 async def accepted(client: Client, intent: Intent) -> Receipt:
     """Send a Command that must be accepted."""
     answer = await client.send(intent)
@@ -291,6 +303,14 @@ async def shared_organization_of(server: PostgresServer, folder: Path) -> AsyncI
     finally:
         await asyncio.to_thread(nats.stop)
         drop_database(server, name)
+
+
+def assert_done_once(mission, work_item_id):
+    """One acceptance, one Artifact, one submission; every execution that began has ended."""
+    kinds = Counter(event.kind for event in mission.view.events if event.work_item_id == work_item_id)
+    assert {kinds["work.offer.accepted"], kinds["artifact.published"], kinds["work.submitted"]} == {1}, kinds
+    ended = kinds["work.checkpointed"] + kinds["work.submitted"] + kinds[lease_revoked] + kinds[lease_expired]
+    assert kinds["work.started"] == ended, kinds
 
 
 def small_mission(folder: Path, text: str = mission_text) -> MissionFile:

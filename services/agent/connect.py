@@ -23,12 +23,13 @@ from services.agent.read_history import HistoryReader, Standing, Unavailable
 from services.agent.send_command import (
     Answer,
     Answered,
+    Rebuild,
     Refusal,
     RetryPolicy,
     Unresolved,
     exchange,
     freshness_expired,
-    read_receipt,
+    send_command,
 )
 from services.agent.sign_command import Epochs, Intent, SignedCommand, current_time, sign_command
 from services.process import broker
@@ -146,19 +147,19 @@ class Client:
         async def rebuild(refusal: Refusal, refused: SignedCommand) -> SignedCommand | None:
             return await build() if await self._corrected(refusal, refused, intent.group_id) else None
 
-        subject = subjects.command_ingress(self.organization_id)
         command = resume or await build()
-        answer = await exchange(
-            self._link, subject, command, read_receipt, policy=policy or self._policy, rebuild=rebuild
-        )
+        answer = await self._send(command, policy or self._policy, rebuild)
         if isinstance(answer, Answered) and answer.attempts == 1 and resume is None:
             self._follow_clock(answer.value.accepted_at)
         return answer
 
     async def resend(self, command: SignedCommand, policy: RetryPolicy) -> Answer:
         """Send the bytes of an earlier run once more, unchanged; nothing is built anew."""
+        return await self._send(command, policy, None)
+
+    async def _send(self, command: SignedCommand, policy: RetryPolicy, rebuild: Rebuild | None) -> Answer:
         subject = subjects.command_ingress(self.organization_id)
-        return await exchange(self._link, subject, command, read_receipt, policy=policy)
+        return await send_command(self._link, subject, command, policy=policy, rebuild=rebuild)
 
     def _follow_clock(self, told: str) -> None:
         """Correct the clock by the authority's time in an answer that came just now."""

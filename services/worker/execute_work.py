@@ -38,7 +38,7 @@ from services.worker.work_plan import Plan, PlanFault, bind_inputs, plan_work
 start_policy: Final = RetryPolicy(deadline_seconds=15.0)
 """A start that nobody answers is given up; the WorkItem is chosen again."""
 published_already_codes: Final = frozenset({Code.INVALID_STATE_TRANSITION, Code.ACTION_ID_COLLISION})
-"""How the authority refuses an Artifact whose name it knows, or this very step once more."""
+"""How the authority refuses an Artifact whose name it knows, or this very step whose bytes were lost."""
 
 _log = get_log(__name__)
 
@@ -181,7 +181,7 @@ class Execution:
             execution_lease_id=lease.lease_id,
         )
         try:
-            await self._take("artifact.publish", f"publish {named}", publication, lease.policy())
+            await self._take("artifact.publish", f"publish {lease.lease_id}", publication, lease.policy())
         except StepNotTaken as fault:
             if fault.code not in published_already_codes:
                 raise

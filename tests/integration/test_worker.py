@@ -9,9 +9,15 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from contracts.event import lease_expired, lease_revoked
 from services.worker.artifact_store import ArtifactStore
-from tests.agent_rig import PlantedMission, mission_text, running_stack, shared_organization_of, small_mission
+from tests.agent_rig import (
+    PlantedMission,
+    assert_done_once,
+    mission_text,
+    running_stack,
+    shared_organization_of,
+    small_mission,
+)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 names = itertools.count(1)
@@ -65,14 +71,6 @@ async def test_offered_work_is_done(stack, coordinator, tmp_path):
         "artifact.published",
         "work.submitted",
     ]
-
-
-def assert_done_once(mission, work_item_id):
-    """One acceptance, one Artifact, one submission; every execution that began has ended."""
-    kinds = Counter(event.kind for event in mission.view.events if event.work_item_id == work_item_id)
-    assert {kinds["work.offer.accepted"], kinds["artifact.published"], kinds["work.submitted"]} == {1}, kinds
-    ended = kinds["work.checkpointed"] + kinds["work.submitted"] + kinds[lease_revoked] + kinds[lease_expired]
-    assert kinds["work.started"] == ended, kinds
 
 
 async def test_killed_at_a_named_point_nothing_is_lost_or_doubled(stack, coordinator, tmp_path):
