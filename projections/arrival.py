@@ -72,12 +72,21 @@ class LoggedEvent(Struct, frozen=True, gc=False, rename="camel"):
     work_item_id: str | UnsetType = UNSET
 
 
+type EventBytes = bytes | Raw
+"""The bytes of one Event: alone, or as a part of the page that they came in, which copying would double."""
+
+
 class Arrival(Struct, frozen=True, gc=False):
     """An Event with its place, recomputed, and the bytes that prove it."""
 
     event: LoggedEvent
     mark: EventMark
-    raw: bytes
+    raw: EventBytes
+
+    @property
+    def size(self) -> int:
+        """How many bytes the Event has."""
+        return len(memoryview(self.raw))
 
 
 class _History(Struct, frozen=True, gc=False, rename="camel"):
@@ -89,15 +98,16 @@ _decode_event: Final = msgspec.json.Decoder(LoggedEvent).decode
 _decode_history: Final = msgspec.json.Decoder(_History).decode
 
 
-def read_arrival(raw: bytes) -> Arrival:
+def read_arrival(raw: EventBytes) -> Arrival:
     """Parse the bytes of one Group Event. Raises UnreadableEvent for anything else."""
-    if len(raw) > event_bytes_max:
-        raise UnreadableEvent(f"{len(raw)} bytes; an Event has at most {event_bytes_max}")
+    view = memoryview(raw)
+    if len(view) > event_bytes_max:
+        raise UnreadableEvent(f"{len(view)} bytes; an Event has at most {event_bytes_max}")
     try:
         event = _decode_event(raw)
         history = _decode_history(event.extensions[history_extension].data)
         previous = ChainHash(bytes.fromhex(history.previous_hash))
-        signing_hash = _hash_of_canonical(event, raw) or _hash_of_document(raw)
+        signing_hash = _hash_of_canonical(event, view) or _hash_of_document(bytes(view))
     except KeyError as fault:
         raise UnreadableEvent(f"an Event without {history_extension}") from fault
     except (ValueError, ParseFault, CanonicalizationFault) as fault:
@@ -112,7 +122,7 @@ def read_arrival(raw: bytes) -> Arrival:
     return Arrival(event, mark, raw)
 
 
-def _hash_of_canonical(event: LoggedEvent, raw: bytes) -> SigningHash | None:
+def _hash_of_canonical(event: LoggedEvent, view: memoryview) -> SigningHash | None:
     """The signing hash of canonical bytes; None when the tail is not what canonical bytes end with."""
     signature = event.signature
     end = "}" if event.work_item_id is UNSET else f',"workItemId":"{event.work_item_id}"}}'
@@ -120,9 +130,10 @@ def _hash_of_canonical(event: LoggedEvent, raw: bytes) -> SigningHash | None:
         f',"signature":{{"algorithm":"{signature.algorithm}","createdAt":"{signature.created_at}",'
         f'"keyId":"{signature.key_id}","value":"{signature.value}"}}{end}'
     ).encode()
-    if not raw.endswith(tail):
+    length = len(view) - len(tail)
+    if view[length:] != tail:
         return None
-    digest = hashlib.sha256(memoryview(raw)[: -len(tail)])
+    digest = hashlib.sha256(view[:length])
     digest.update(end.encode())
     return SigningHash(digest.digest())
 

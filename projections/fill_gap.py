@@ -213,7 +213,7 @@ def read_page(page: GroupPage, group_id: str, after: GroupSequence) -> list[Arri
     arrivals: list[Arrival] = []
     for expected, replayed in enumerate(page.events, after + 1):
         try:
-            arrival = read_arrival(bytes(replayed.event))
+            arrival = read_arrival(replayed.event)
         except UnreadableEvent as fault:
             raise HistoryBroken(f"the page of {group_id} holds {fault} at sequence {expected}") from fault
         mark = arrival.mark

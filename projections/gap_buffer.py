@@ -31,11 +31,11 @@ class GapBuffer:
         """Keep Events while there is room; of two at one sequence the later arrival stays."""
         for arrival in arrivals:
             self._drop(arrival.mark.group_id, arrival.mark.sequence)
-            if self._events >= self._events_max or self._bytes + len(arrival.raw) > self._bytes_max:
+            if self._events >= self._events_max or self._bytes + arrival.size > self._bytes_max:
                 continue
             self._groups.setdefault(arrival.mark.group_id, {})[arrival.mark.sequence] = arrival
             self._events += 1
-            self._bytes += len(arrival.raw)
+            self._bytes += arrival.size
 
     def take_joining(self, group_id: str, reached: GroupSequence) -> list[Arrival]:
         """Remove and return the run that follows `reached` without a hole; what lies at or below it is dropped."""
@@ -60,6 +60,6 @@ class GapBuffer:
         if arrival is None:
             return
         self._events -= 1
-        self._bytes -= len(arrival.raw)
+        self._bytes -= arrival.size
         if not group:
             del self._groups[group_id]

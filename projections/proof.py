@@ -20,7 +20,7 @@ class SignatureProof:
 
     def fault_of(self, newest: Arrival) -> str | None:
         """Why this Event proves nothing, or None when it proves itself and the chain behind it."""
-        verified = verify_document(DocumentKind.EVENT, newest.raw, self._keys, event_bytes_max)
+        verified = verify_document(DocumentKind.EVENT, bytes(newest.raw), self._keys, event_bytes_max)
         if isinstance(verified, VerificationFailure):
             return f"Event {newest.event.event_id} fails at {verified.stage.value}: {verified.reason}"
         if chain_next(newest.mark.previous_hash, verified.signing_hash) != newest.mark.chain_hash:

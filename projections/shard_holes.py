@@ -73,7 +73,7 @@ async def _fetch(
         if expected > last:
             break
         try:
-            found.append((ShardPosition(expected), read_arrival(bytes(replayed.event))))
+            found.append((ShardPosition(expected), read_arrival(replayed.event)))
         except UnreadableEvent as fault:
             raise HistoryBroken(f"the page of shard {after.shard_id} holds {fault} at position {expected}") from fault
     return found

@@ -72,6 +72,7 @@ def extend_history(
             previous=previous,
             occurred_at=fact.occurred_at,
             aggregate_revision=fact.aggregate_revision,
+            workItemId=fact.payload.get("workItemId"),
             correlationId=f"urn:test:correlation:{salt}{len(built) + 1}",
         )
         built.append(event)

@@ -47,6 +47,8 @@ def sign_history(group_id: str, count: int, key: SigningKey) -> list[bytes]:
                 history_extension: {"version": history_extension_version, "critical": False, "data": history}
             },
         }
+        if "workItemId" in payload:
+            document["workItemId"] = payload["workItemId"]
         raws.append(sign_document(document, key, occurred_at))
         previous = chain_next(previous, SigningHash(hashlib.sha256(signing_bytes(document)).digest()))
     return raws

@@ -68,8 +68,8 @@ class PagedHistory:
         after = 0
         while after < len(arrivals):
             reached, size = after, 0
-            while reached < len(arrivals) and size + len(arrivals[reached].raw) <= replay_page_bytes_max:
-                size += len(arrivals[reached].raw)
+            while reached < len(arrivals) and size + arrivals[reached].size <= replay_page_bytes_max:
+                size += arrivals[reached].size
                 reached += 1
             page = GroupPage(
                 events=tuple(_replayed(arrival) for arrival in arrivals[after:reached]),

@@ -95,7 +95,8 @@ class MissionBoard:
 
 
 def _work_item_moved(event: LoggedEvent) -> Iterator[Statement]:
-    yield _work_item(event, _work_item_id(event.payload).work_item_id)
+    named = event.work_item_id
+    yield _work_item(event, _work_item_id(event.payload).work_item_id if named is UNSET else named)
 
 
 def _work_item_authorized(event: LoggedEvent) -> Iterator[Statement]:
