@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 from msgspec import Struct
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
+from rich.text import Text
 
 from ops.cells import cell, line
 from ops.command_fault import CommandFault
@@ -56,9 +57,9 @@ def command(
 
 def board_file(directory: Path) -> Path:
     """Where the projector of a stack keeps its board."""
-    folder = StackDirectory.at(directory).path / "projections"
     environment = Environment(stack_variables(directory))
-    return environment.path("WEAVEHOLD_PROJECTIONS_DIR", folder) / f"{MissionBoard.name}.sqlite"
+    folder = environment.path("WEAVEHOLD_PROJECTIONS_DIR", StackDirectory.at(directory).projections)
+    return folder / f"{MissionBoard.name}.sqlite"
 
 
 def _read(file: Path, group_id: str | None) -> Board:
@@ -88,23 +89,24 @@ def _read(file: Path, group_id: str | None) -> Board:
 
 
 def _show(console: Console, board: Board) -> None:
-    table = Table(
-        "Mission", "state", "Coordinator", "WorkItems", "members", "Messages", "Events", "last activity", "Group"
-    )
+    # Identifiers are folded, not cut: one wants to copy them.
+    headers = ("Mission and Group", "state", "Coordinator", "WorkItems", "history")
+    table = Table(*(Column(header, overflow="fold") for header in headers), show_lines=True)
     for mission in board.missions:
         members = sum(member.state != "ended" for member in mission.members)
-        values = (
-            mission.title or mission.mission_id,
-            mission.state,
-            mission.coordinator_id,
-            ", ".join(f"{count} {state}" for state, count in mission.work_items.items()),
-            members,
-            mission.message_count,
-            mission.last_sequence,
-            mission.last_activity_at,
-            mission.group_id,
+        work_items = (f"{count} {state}" for state, count in mission.work_items.items())
+        table.add_row(
+            _lines(mission.title or mission.mission_id, mission.group_id),
+            _lines(mission.state),
+            _lines(mission.coordinator_id, f"{members} members"),
+            _lines(*work_items),
+            _lines(f"{mission.last_sequence} Events", f"{mission.message_count} Messages", mission.last_activity_at),
         )
-        table.add_row(*(cell(value) for value in values))
     console.print(table)
     for stop in board.stopped:
         console.print(line(f"{stop.group_id} stands before Event {stop.sequence}: {stop.reason}"))
+
+
+def _lines(*values: object) -> Text:
+    """Several values one below the other in one cell."""
+    return Text("\n").join(cell(value) for value in values)

@@ -9,7 +9,7 @@ from ops.verify.finding import Report
 
 
 class MissionOutcome(Struct, frozen=True, kw_only=True, rename="camel"):
-    """One Mission: how far its history goes, and how far each Worker says that it has applied it."""
+    """One Mission: how far its history goes, and how far each Worker and the mission board have applied it."""
 
     name: str
     mission_id: str
@@ -49,7 +49,7 @@ def show_report(report: DemoReport, console: Console) -> None:
     totals.add_row("Commands accepted", str(report.commands_accepted))
     totals.add_row("Events accepted", str(report.events_accepted))
     totals.add_row("Events published", str(report.events_published))
-    totals.add_row("Events applied by Workers", f"{report.events_applied} of {report.events_to_apply}")
+    totals.add_row("Events applied by Workers and board", f"{report.events_applied} of {report.events_to_apply}")
     totals.add_row("duplicates dropped", str(report.duplicates_dropped))
     totals.add_row("gaps filled", str(report.gaps_filled))
     console.print(totals)

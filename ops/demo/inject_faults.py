@@ -66,7 +66,7 @@ class FaultPlan:
         """Kill a Worker that is executing; it is back when one of its Commands is accepted."""
         name = await self._executing_worker()
         tell(f"kill -9 Worker {name} at work")
-        self.counted_before_kills.update(await self._observatory.worker_counters(self._workers[name]))
+        self.counted_before_kills.update(await self._observatory.counters_of(self._workers[name]))
         await self._stack.kill(self._workers[name])
         killed_at = datetime.now(UTC)
 
@@ -84,7 +84,7 @@ class FaultPlan:
         ends = time.monotonic() + opportunity_seconds_max
         groups = Counter(name for conductor in self._conductors for name in conductor.workers)
         by_groups = sorted(self._workers, key=lambda name: -groups[name])
-        while time.monotonic() < ends:
+        while time.monotonic() < ends and any(conductor.has_work_left for conductor in self._conductors):
             for name in by_groups:
                 for conductor in self._conductors:
                     if conductor.view.state.exists and conductor.view.state.executing(agent_id(name)):
@@ -171,5 +171,5 @@ class FaultPlan:
         while True:
             seconds = await back()
             if seconds is not None or time.monotonic() > ends:
-                return Recovery(killed=killed, until=until, seconds=seconds)
+                return Recovery(killed=killed, until=until, seconds=None if seconds is None else round(seconds, 3))
             await asyncio.sleep(look_seconds)

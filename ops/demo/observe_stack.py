@@ -3,6 +3,7 @@
 import asyncio
 import urllib.request
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from nats.aio.client import Client as BrokerClient
@@ -12,6 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from contracts import subjects
 from contracts.identifiers import ShardId
 from ops.embedded.supervisor import Supervisor
+from ops.projection_file import NotAProjection, open_projection
+from projections.mission_board.consumer import MissionBoard
 from services.process.database import Connection
 from services.process.statements import load
 
@@ -24,7 +27,7 @@ _sql: Final = load(__package__)
 
 
 class Observatory:
-    """Reads the database, the broker and the Workers' metrics of one stack."""
+    """Reads the database, the broker, the mission board and the processes' metrics of one stack."""
 
     def __init__(self, stack: Supervisor, database: Connection, broker: BrokerClient) -> None:
         self._stack = stack
@@ -55,6 +58,10 @@ class Observatory:
         rows = await self._rows("read_acknowledged", group_ids=list(group_ids))
         return {(group, principal): int(sequence) for group, principal, sequence in rows}
 
+    async def projected(self) -> Mapping[str, int]:
+        """Group → the sequence up to which the mission board shows it; empty while there is no board."""
+        return await asyncio.to_thread(_read_cursors, self._stack.directory.projections / f"{MissionBoard.name}.sqlite")
+
     async def published(self, shard_id: ShardId) -> int:
         """Last position in a shard's stream; 0 while there is no stream or no answer."""
         stream = subjects.stream_name(self._organization_id, shard_id, self._stack.organization.incarnation)
@@ -73,8 +80,8 @@ class Observatory:
             shard: head - reached for shard, head in heads.items() if (reached := await self.published(shard)) < head
         }
 
-    async def worker_counters(self, service: str) -> Mapping[str, int]:
-        """Counters of a Worker process since its start, by name; empty when it does not answer."""
+    async def counters_of(self, service: str) -> Mapping[str, int]:
+        """Counters of a Worker or of the projector since its start, by name; empty when it does not answer."""
         port = self._stack.service(service).health_port
         if port is None:
             return {}
@@ -88,6 +95,14 @@ class Observatory:
             for sample in samples
             if sample.name.endswith("_total") and not sample.labels
         }
+
+
+def _read_cursors(file: Path) -> Mapping[str, int]:
+    try:
+        with open_projection(file) as board:
+            return {cursor.group_id: cursor.sequence for cursor in board.snapshot.cursors()}
+    except NotAProjection:
+        return {}
 
 
 def _fetch(url: str) -> str:

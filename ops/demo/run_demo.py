@@ -21,7 +21,7 @@ from ops.demo.mission_tables import MissionFile
 from ops.demo.observe_stack import Observatory
 from ops.demo.prepare_demo import Cast, agents_of, prepare_demo
 from ops.demo.show_progress import Progress
-from ops.embedded.services import standard_services
+from ops.embedded.services import projector, standard_services
 from ops.embedded.supervisor import StackOptions, Supervisor
 from ops.verify.finding import Report
 from ops.verify.run import projection_files, verify_all
@@ -39,7 +39,7 @@ async def run_demo(files: Sequence[MissionFile], directory: Path, progress: Prog
     """Run the Missions of the files; `directory` is where the stack lives. Raises UsageFault, EmbeddedFault."""
     began = time.monotonic()
     agents_of(files)
-    progress.tell("starting PostgreSQL, NATS, authority and relay")
+    progress.tell("starting PostgreSQL, NATS, authority, relay and projector")
     async with AsyncExitStack() as closing:
         stack = await closing.enter_async_context(
             Supervisor(directory, standard_services(), StackOptions(organization_name="demo"))
@@ -92,7 +92,7 @@ class Demo:
         return [f"{recovery.killed} did not recover" for recovery in self._plan.recoveries if recovery.seconds is None]
 
     async def wait_quiet(self) -> list[str]:
-        """Until everything accepted is published, and applied by every Worker that sees it; what is still missing."""
+        """Until everything accepted is published, and applied by board and Workers; what is still missing."""
         self._progress.tell("waiting until everything is published and applied")
         ends = time.monotonic() + quiet_seconds_max
         while True:
@@ -112,6 +112,7 @@ class Demo:
 
     async def _outcomes(self) -> list[MissionOutcome]:
         applied = await self._observatory.applied([conductor.mark.group_id for conductor in self._conductors])
+        projected = await self._observatory.projected()
         return [
             MissionOutcome(
                 name=conductor.file.mission.name,
@@ -119,7 +120,8 @@ class Demo:
                 group_id=conductor.mark.group_id,
                 state=conductor.view.state.mission.state.value if conductor.view.state.exists else "not created",
                 events=conductor.view.state.sequence,
-                applied={name: applied.get((conductor.mark.group_id, agent_id(name)), 0) for name in conductor.workers},
+                applied={name: applied.get((conductor.mark.group_id, agent_id(name)), 0) for name in conductor.workers}
+                | {"mission board": projected.get(conductor.mark.group_id, 0)},
             )
             for conductor in self._conductors
         ]
@@ -129,8 +131,8 @@ class Demo:
     ) -> DemoReport:
         """Everything together."""
         counters = Counter(self._plan.counted_before_kills)
-        for service in self._workers.values():
-            counters.update(await self._observatory.worker_counters(service))
+        for service in (*self._workers.values(), projector().name):
+            counters.update(await self._observatory.counters_of(service))
         outcomes = await self._outcomes()
         heads = await self._observatory.log_heads()
         published = [await self._observatory.published(shard) for shard in heads]

@@ -53,6 +53,11 @@ class StackDirectory:
         return self.path / "keys"
 
     @property
+    def projections(self) -> Path:
+        """Server-side projections, one SQLite file each."""
+        return self.path / "projections"
+
+    @property
     def logs(self) -> Path:
         """One log file per process."""
         return self.path / "logs"

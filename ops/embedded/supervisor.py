@@ -158,6 +158,7 @@ class Supervisor:
             "WEAVEHOLD_NATS_URL": self.nats_url,
             "WEAVEHOLD_ORGANIZATION": self.organization.organization_id,
             "WEAVEHOLD_KEYS_DIR": str(self.directory.keys),
+            "WEAVEHOLD_PROJECTIONS_DIR": str(self.directory.projections),
         }
         if self.nats_token is not None:
             found["WEAVEHOLD_NATS_TOKEN"] = self.nats_token

@@ -15,7 +15,7 @@ import pytest
 
 from ops.embedded.fault import EmbeddedFault
 from ops.embedded.processes import wait_until
-from ops.embedded.services import authority, relay
+from ops.embedded.services import authority, relay, standard_services
 from ops.embedded.supervisor import StackOptions, Supervisor
 from ops.embedded.unit import ServiceSpec
 from tests.conftest import PrivatePostgres
@@ -75,9 +75,9 @@ def up(directory: Path) -> Iterator[RunningUp]:
 
 @pytest.mark.timeout(240)
 async def test_each_process_is_killed_and_comes_back(directory: Path) -> None:
-    """OPS-1, DUR-4: database, broker, authority and relay die by kill -9; the stack is healthy again each time."""
-    async with Supervisor(directory, [authority(1), relay(1)], variables=nothing) as stack:
-        assert stack.unit_names == ["database", "broker", "authority-1", "relay-1"]
+    """OPS-1, DUR-4: database, broker, authority, relay, projector die by kill -9; the stack is healthy each time."""
+    async with Supervisor(directory, standard_services(), variables=nothing) as stack:
+        assert stack.unit_names == ["database", "broker", "authority-1", "relay-1", "projector"]
         before = stack.variables()
         for name in stack.unit_names:
             pid = await stack.kill(name)
