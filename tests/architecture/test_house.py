@@ -155,3 +155,16 @@ def test_the_project_speaks_of_itself_alone() -> None:
             continue
         found = forbidden.search(path.read_text(errors="replace"))
         assert found is None, f"{name_of(path)} says {found and found.group()!r}"
+
+
+def test_the_lock_is_complete_and_names_no_address() -> None:
+    """RULE-31: every requirement has hashes, nothing in the lock says where to download from, the backend is in it."""
+    text = (root / "requirements.lock").read_text()
+    assert "://" not in text
+    assert not re.search(r"^\s*--(?!hash=sha256:)", text, re.MULTILINE)
+    requirements = [block for block in re.split(r"\n(?=\S)", text.strip()) if not block.startswith("#")]
+    assert len(requirements) > 40
+    for requirement in requirements:
+        assert re.match(r"[a-z0-9.-]+(?:\[[a-z,]+\])?==\S+", requirement), requirement[:80]
+        assert "--hash=sha256:" in requirement, requirement[:80]
+    assert any(requirement.startswith("hatchling==") for requirement in requirements)
