@@ -53,8 +53,7 @@ class _Held:
     async def end(self) -> None:
         """Stop publishing."""
         self.task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self.task
+        await asyncio.gather(self.task, return_exceptions=True)
 
     @property
     def place(self) -> tuple[RelayLease, RelayPlace]:
@@ -93,7 +92,7 @@ class HeldShards:
     async def run(self, stopping: asyncio.Event, beat: Callable[[], None]) -> None:
         """Relay until `stopping`; `beat` is called at least every few seconds.
 
-        Raises BrokerClosed, and what ends one shard's relay for good (LogFault, a permanent database error).
+        Raises BrokerClosed, and database errors that no retry can mend.
         """
         try:
             while not stopping.is_set():
@@ -118,8 +117,7 @@ class HeldShards:
     async def close(self) -> None:
         """Give all shards up, so that other relays take them at once."""
         ended = list(self._held.values())
-        for held in ended:
-            await self._drop(held)
+        await asyncio.gather(*(self._drop(held) for held in ended))
         if ended:
             await self._try(lambda: self._leases.release([held.place for held in ended]))
         await self._try(self._leases.withdraw)
@@ -129,7 +127,11 @@ class HeldShards:
         return {shard_id: held.relay.place for shard_id, held in self._held.items()}
 
     async def finding(self) -> Finding:
-        """Ready unless a held shard is blocked: that needs a person."""
+        """Ready unless the Organization is unknown or a held shard is blocked: that needs a person."""
+        if not self._shards:
+            return Finding.failed(
+                f"no shards of {self._organization_id} are known yet; if it stays so, run `weavehold init`"
+            )
         blocked = [
             f"shard {shard_id}: {held.relay.detail}"
             for shard_id, held in sorted(self._held.items())

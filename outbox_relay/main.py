@@ -1,14 +1,16 @@
 """The relay process: `run()` is its whole life, from settings to exit code."""
 
-import secrets
+import os
 import sys
+from contextlib import AsyncExitStack
 from typing import Final
 
 from outbox_relay.held_shards import HeldShards
+from outbox_relay.relay_lease import holder_name
 from outbox_relay.stream import StreamLimits
 from services.process.broker import connect
 from services.process.database import open_pool
-from services.process.health import Heartbeat
+from services.process.health import Finding, Heartbeat
 from services.process.run import ServiceProcess, run_service
 from services.process.settings import Environment
 
@@ -29,34 +31,37 @@ def read_limits(environment: Environment) -> StreamLimits:
 
 async def serve(process: ServiceProcess) -> None:
     """Relay this process's share of the Organization's shards until it is asked to stop."""
-    settings = process.settings
-    limits = read_limits(Environment())
-    pool = await open_pool(settings.database_url, name="weavehold-relay", maximum=connections_max, wait=False)
-    try:
+    settings, environment = process.settings, Environment()
+    limits = read_limits(environment)
+    async with AsyncExitStack() as opened:
+        process.health.add("shards", _starting)
+        pool = await open_pool(settings.database_url, name="weavehold-relay", maximum=connections_max, wait=False)
+        opened.push_async_callback(pool.close)
+        process.health.add_database(pool)
         client = await connect(
             settings.nats_url, name="weavehold-relay", token=settings.nats_token, metrics=process.metrics, wait=True
         )
-        try:
-            process.health.add_database(pool)
-            process.health.add_broker(client)
-            shards = HeldShards(
-                pool=pool,
-                client=client,
-                organization_id=settings.organization_id,
-                holder=f"relay-{secrets.token_hex(8)}",
-                limits=limits,
-                metrics=process.metrics,
-            )
-            process.health.add("shards", shards.finding)
+        opened.push_async_callback(client.close)
+        process.health.add_broker(client)
+        shards = HeldShards(
+            pool=pool,
+            client=client,
+            organization_id=settings.organization_id,
+            holder=holder_name(environment.text("WEAVEHOLD_INSTANCE", f"relay{os.getpid()}")),
+            limits=limits,
+            metrics=process.metrics,
+        )
+        process.health.remove("shards")
+        process.health.add("shards", shards.finding)
 
-            async def relay(heartbeat: Heartbeat) -> None:
-                await shards.run(process.stopping, heartbeat.beat)
+        async def relay(heartbeat: Heartbeat) -> None:
+            await shards.run(process.stopping, heartbeat.beat)
 
-            await process.start_loop("relay", relay, max_silence_seconds=silence_seconds_max)
-        finally:
-            await client.close()
-    finally:
-        await pool.close()
+        await process.start_loop("relay", relay, max_silence_seconds=silence_seconds_max)
+
+
+async def _starting() -> Finding:
+    return Finding.failed("the relay is connecting")
 
 
 def run() -> int:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from contracts import subjects
 from contracts.delivery import PointerStub, encode_stub, mark_header, mark_text, stub_format, stub_header
 from contracts.identifiers import ShardId, ShardPosition
-from outbox_relay.outbox import OutboxRow
+from outbox_relay.outbox import LogFault, OutboxRow
 
 header_bytes_reserved: Final = 1024
 """Bytes of a message kept free for its headers, which the broker counts against its limit."""
@@ -53,7 +53,7 @@ class MessageMaker:
         self._relay_epoch = relay_epoch
 
     def event(self, row: OutboxRow) -> Message:
-        """The Event's stored bytes."""
+        """The Event's stored bytes. Raises LogFault for an Event ID that would forge headers."""
         return Message(row.position, self._subject(row.group_id), self._headers(row.event_id), row.event)
 
     def pointer(self, row: OutboxRow, stub: PointerStub) -> Message:
@@ -65,5 +65,5 @@ class MessageMaker:
     def _headers(self, event_id: str) -> dict[str, str]:
         mark = mark_text(event_id, self._relay_epoch, self._incarnation)
         if not mark.isprintable():
-            raise ValueError(f"the Event ID {event_id!r} cannot stand in a header")
+            raise LogFault(f"the Event ID {event_id!r} cannot stand in a header")
         return {mark_header: HeaderText(mark)}

@@ -18,6 +18,10 @@ page_bytes_max: Final = 2 * 1024 * 1024
 """Event bytes of one page (one larger Event still travels alone)."""
 
 
+class LogFault(Exception):
+    """The log breaks its own promise; nothing may be published from it."""
+
+
 class OutboxRow(Struct, frozen=True, gc=False):
     """One row of the log: the canonical bytes of an Event, and whose they are (Group "" in the Organization shard)."""
 
@@ -69,8 +73,10 @@ class Outbox:
         rows_max: int = page_rows_max,
         bytes_max: int = page_bytes_max,
     ) -> list[OutboxRow]:
-        """The next rows after a position, contiguous; empty at the head of the log."""
+        """The next rows after a position; empty at the head of the log. Raises LogFault when positions have a hole."""
         rows = await self._read("read_page", shard_id=shard_id, after=after, rows_max=rows_max, bytes_max=bytes_max)
+        if rows and (rows[0][0] != after + 1 or rows[-1][0] != after + len(rows)):
+            raise LogFault(f"the log has a hole between {after} and {rows[-1][0]}; restore it before relaying")
         return [OutboxRow(*row) for row in rows]
 
     async def head(self, shard_id: ShardId, position: ShardPosition) -> LogHead:

@@ -31,7 +31,7 @@ from nats.errors import Error as BrokerError
 
 from contracts.identifiers import ShardPosition
 from outbox_relay.message import Message, MessageMaker, header_bytes_reserved
-from outbox_relay.outbox import Outbox, OutboxRow
+from outbox_relay.outbox import LogFault, Outbox, OutboxRow
 from outbox_relay.publish_answer import Stop, StopReason
 from outbox_relay.publish_pipeline import PublishPipeline, batch_messages_min
 from outbox_relay.relay_lease import RelayLease, RelayPlace
@@ -49,10 +49,6 @@ undelayed: Final = frozenset({StopReason.INSPECTION, StopReason.LEASE})
 """Reasons to look again that are no failures."""
 
 _log = get_log(__name__)
-
-
-class LogFault(Exception):
-    """The log breaks its own promise; nothing may be published from it."""
 
 
 class RelayState(Enum):
@@ -105,6 +101,7 @@ class RelayShard:
         self._grown = asyncio.Event()
         self._pipeline: PublishPipeline | None = None
         self._failures = 0
+        self._told: Stop | None = None
         self._singly_until = ShardPosition(0)
         """Positions up to here go one by one, to find the message for which a batch was refused."""
         self._refused: ShardPosition | None = None
@@ -121,19 +118,20 @@ class RelayShard:
         self._grown.set()
 
     async def run(self) -> None:
-        """Relay until the lease is over. Raises LogFault, and database errors that no retry can mend."""
+        """Relay until the lease is over. Raises database errors that no retry can mend."""
         while self.lease.is_live():
             stop = await self._attempt()
             if stop.reason not in undelayed:
                 self._counters.repositions.add(reason=stop.reason.value)
-                _log.warning(
-                    "relay_stopped",
-                    shard_id=self.lease.shard_id,
-                    reason=stop.reason.value,
-                    position=stop.position,
-                    detail=stop.detail,
-                )
+                self._tell(stop)
             await self._rest(stop)
+
+    def _tell(self, stop: Stop) -> None:
+        """Log why publishing stopped; a stop that repeats itself is told once."""
+        if stop != self._told:
+            facts = {"reason": stop.reason.value, "position": stop.position, "detail": stop.detail}
+            _log.warning("relay_stopped", shard_id=self.lease.shard_id, **facts)
+        self._told = stop
 
     async def _rest(self, stop: Stop) -> None:
         """Wait before the next look: not at all after progress, longer with each failure in a row."""
@@ -157,6 +155,8 @@ class RelayShard:
                 await self._pipeline.close()
                 self._progress(self._pipeline.confirmed)
             return self._after(stop)
+        except LogFault as fault:
+            return self._block(str(fault))
         except (BrokerError, TimeoutError) as error:
             return self._wait(StopReason.BROKER, f"{type(error).__name__}: {error}")
         except psycopg.Error as error:
@@ -178,6 +178,7 @@ class RelayShard:
         condition = judge(state, log, self.lease.epoch)
         name = self._stream.name(lineage[-1])
         if condition is Condition.FENCED:
+            _log.warning("relay_fenced", stream=name, epoch=self.lease.epoch, last=state.last)
             self.lease.give_up()
             return Stop(StopReason.LEASE, state.last_sequence, f"{name} was published under a higher epoch")
         if condition not in publishable:
@@ -219,7 +220,6 @@ class RelayShard:
                     return await pipeline.settle() or Stop(StopReason.INCARNATION, after, page[-1].incarnation)
                 if not page and (stop := await self._settle(pipeline)):
                     return stop
-                _require_contiguous(page, after)
                 after = ShardPosition(after + len(page))
                 # The next page arrives while this one is sent.
                 following = asyncio.create_task(self._read(after))
@@ -295,9 +295,3 @@ class RelayShard:
     def _block(self, detail: str) -> Stop:
         self.state, self.detail = RelayState.BLOCKED, detail
         return Stop(StopReason.BLOCKED, self.place.position, detail)
-
-
-def _require_contiguous(rows: Sequence[OutboxRow], after: ShardPosition) -> None:
-    """Positions have no holes (the log's promise). Raises LogFault."""
-    if rows and (rows[0].position != after + 1 or rows[-1].position != after + len(rows)):
-        raise LogFault(f"the log has a hole between {after} and {rows[-1].position}; restore it before relaying")

@@ -25,6 +25,7 @@ from contracts.delivery import MessageMark, read_mark
 from contracts.identifiers import ShardId
 from ops.init import Organization
 from outbox_relay.held_shards import HeldShards
+from outbox_relay.relay_lease import holder_name
 from outbox_relay.relay_shard import RelayState
 from outbox_relay.stream import StreamLimits
 from services.process import broker
@@ -237,7 +238,7 @@ async def relaying(
         pool=pool,
         client=client,
         organization_id=organization.organization_id,
-        holder=f"relay-{secrets.token_hex(4)}",
+        holder=holder_name(f"relay{secrets.token_hex(4)}"),
         limits=limits or StreamLimits(),
         metrics=metrics,
     )
@@ -256,7 +257,9 @@ async def relaying(
 class RelayProcess:
     """`weavehold relay` as a process of its own."""
 
-    def __init__(self, database_url: str, nats_url: str, organization: Organization, directory: Path) -> None:
+    def __init__(
+        self, database_url: str, nats_url: str, organization: Organization, directory: Path, instance: str = ""
+    ) -> None:
         self._directory = directory / f"relay-{secrets.token_hex(4)}"
         self._directory.mkdir()
         self._port_file = self._directory / "port"
@@ -265,6 +268,7 @@ class RelayProcess:
             "WEAVEHOLD_NATS_URL": nats_url,
             "WEAVEHOLD_ORGANIZATION": organization.organization_id,
             "WEAVEHOLD_HEALTH_PORT_FILE": str(self._port_file),
+            "WEAVEHOLD_INSTANCE": instance or self._directory.name.replace("-", ""),
         }
         self.log = self._directory / "log"
         with self.log.open("wb") as log:

@@ -20,6 +20,7 @@ from ops.bench.measurement import Measurement, measured
 from ops.bench.rig import running_rig
 from outbox_relay.held_shards import HeldShards
 from outbox_relay.outbox import Outbox
+from outbox_relay.relay_lease import holder_name
 from outbox_relay.stream import ShardStream, StreamLimits
 from services.process import broker
 from services.process.database import Pool, connect, open_pool
@@ -121,7 +122,7 @@ async def _relay(pool: Pool, client: Client, organization_id: str, incarnation: 
         pool=pool,
         client=client,
         organization_id=organization_id,
-        holder=f"bench-{secrets.token_hex(8)}",
+        holder=holder_name("bench"),
         limits=StreamLimits(),
         metrics=metrics,
     )

@@ -1,8 +1,10 @@
--- Rows of processes that ended without a word; one that is being renewed right now is left alone.
+-- Rows of processes that ended without a word, and of this instance's earlier lives; one that is being renewed right
+-- now is left alone.
 DELETE FROM relay_process
 WHERE (organization_id, holder) IN (
     SELECT organization_id, holder FROM relay_process
-    WHERE organization_id = %(organization_id)s AND expires_at <= weavehold_clock()
+    WHERE organization_id = %(organization_id)s AND holder <> %(holder)s
+        AND (expires_at <= weavehold_clock() OR split_part(holder, '-', 1) = split_part(%(holder)s, '-', 1))
     ORDER BY holder
     FOR UPDATE SKIP LOCKED
 )

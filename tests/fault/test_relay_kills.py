@@ -66,7 +66,7 @@ async def test_a_killed_relay_loses_and_doubles_nothing(
     """OBX-1, DUR-4 (b) and (c): kill -9 between commit, publication, answer and mark; the next relay goes on."""
     async with growing(shard):
         for _ in range(kills):
-            relay = RelayProcess(shard.database_url, nats_url, organization, tmp_path)
+            relay = RelayProcess(shard.database_url, nats_url, organization, tmp_path, "relay-1")
             try:
                 await relay.ready()
                 await grown(shard, 100)

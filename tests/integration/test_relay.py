@@ -206,3 +206,10 @@ async def test_an_idle_relay_asks_nothing_faster_than_twice_a_second(shard: Shar
             await asyncio.sleep(3)
         assert pages <= 1
         assert shard.client.stats["out_msgs"] - sent <= 6
+
+
+async def test_a_relay_of_an_unknown_organization_is_not_ready(shard: Shard) -> None:
+    """OPS-1: readiness fails closed, and says what to do."""
+    async with shard.relaying() as relay:
+        relay.shards._shards = ()
+        assert "weavehold init" in (await relay.shards.finding()).detail

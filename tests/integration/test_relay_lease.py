@@ -8,7 +8,7 @@ import pytest
 
 from contracts.identifiers import ShardPosition
 from ops.init import Organization
-from outbox_relay.relay_lease import RelayLeases, RelayPlace, lease_seconds
+from outbox_relay.relay_lease import RelayLeases, RelayPlace, holder_name, lease_seconds
 from services.process.database import Pool, connect, open_pool
 from tests.relay_rig import Shard, eventually, open_shard
 
@@ -63,10 +63,26 @@ async def test_a_released_lease_is_free_at_once(pool: Pool, organization: Organi
     assert (taken.epoch, taken.recorded.position) == (2, 9)
 
 
+async def test_the_next_life_of_an_instance_takes_its_leases_back_at_once(
+    pool: Pool, organization: Organization
+) -> None:
+    """OBX-2: a relay that was killed and started again waits for nobody; its earlier life is fenced and forgotten."""
+    first, second, stranger = (
+        RelayLeases(pool, organization.organization_id, holder_name(name)) for name in ("relay-1", "relay-1", "relay-2")
+    )
+    await first.announce()
+    held = await first.acquire(3)
+    assert await stranger.acquire(3) == []
+    assert await second.announce() == (second.holder,)
+    taken = await second.acquire(3)
+    assert [(lease.shard_id, lease.epoch) for lease in taken] == [(0, 2), (1, 2), (2, 2)]
+    assert await first.renew([(lease, lease.recorded) for lease in held]) == held
+
+
 async def test_of_many_takers_each_shard_goes_to_one(pool: Pool, organization: Organization) -> None:
     """OBX-2: all at once, many times."""
     for _ in range(5):
-        relays = [RelayLeases(pool, organization.organization_id, f"relay-{number}") for number in range(6)]
+        relays = [RelayLeases(pool, organization.organization_id, f"relay{number}-life") for number in range(6)]
         taken = await asyncio.gather(*(relay.acquire(3) for relay in relays))
         assert sorted(lease.shard_id for leases in taken for lease in leases) == [0, 1, 2]
         place = RelayPlace(organization.incarnation, ShardPosition(0))

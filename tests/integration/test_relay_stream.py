@@ -16,6 +16,7 @@ from ops.init import Organization
 from outbox_relay import relay_shard
 from outbox_relay.relay_shard import RelayState
 from outbox_relay.stream import StreamLimits
+from services.process.health import State
 from tests.relay_rig import Shard, api, eventually, open_shard
 
 
@@ -273,3 +274,18 @@ async def test_a_new_stream_starts_at_the_retention_horizon(shard: Shard) -> Non
     assert (config["storage"], config["retention"]) == ("file", "limits")
     assert config["allow_direct"]
     assert config["allow_atomic"]
+
+
+async def test_a_hole_in_the_log_stops_its_shard_alone(shard: Shard) -> None:
+    """OBX-2: nothing is skipped, even when the log itself has lost a row."""
+    await shard.append(9)
+    async with shard.connection.transaction():
+        await shard.connection.execute("SET LOCAL session_replication_role = replica")
+        await shard.connection.execute("DELETE FROM event_log WHERE shard_id = 1 AND position = 5")
+    other = shard.other(2)
+    async with shard.relaying() as relay:
+        assert "hole between 0 and 9" in await relay.reaches(1, RelayState.BLOCKED)
+        await other.append(3)
+        await other.relayed()
+        assert (await relay.shards.finding()).state is State.FAILED
+    assert await shard.messages() == []

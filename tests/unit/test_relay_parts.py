@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 from contracts.delivery import MessageMark, PointerStub, encode_stub, mark_header, mark_text, read_mark, read_stub
 from contracts.identifiers import ShardId, ShardPosition
 from outbox_relay.message import HeaderText, MessageMaker
-from outbox_relay.outbox import LogHead, OutboxRow
+from outbox_relay.outbox import LogFault, LogHead, OutboxRow
 from outbox_relay.publish_answer import StopReason, judge_answer
 from outbox_relay.relay_lease import fair_share
 from outbox_relay.stream import Condition, StreamState, judge
@@ -107,7 +107,7 @@ def test_an_event_id_cannot_add_headers() -> None:
     """OBX-2: a line break in an Event ID would forge a fence."""
     maker = MessageMaker("urn:test:organization", ShardId(3), "0f" * 16, 12)
     row = OutboxRow(ShardPosition(5), "urn:test:group", "0e" * 16, "urn:uuid:5\r\nNats-Rollup: all", b"{}")
-    with pytest.raises(ValueError, match="header"):
+    with pytest.raises(LogFault, match="header"):
         maker.event(row)
 
 
