@@ -1,4 +1,4 @@
-"""One behaviour suite for every listed consumer on every projection store, against a real broker.
+"""One behaviour suite for every listed consumer on every projection store, against a real broker (PRJ-2).
 
 Whatever happens to delivery, the projection ends at the authority's head with the rows that a rebuild gives.
 """
