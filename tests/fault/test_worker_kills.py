@@ -84,7 +84,7 @@ async def test_an_outage_longer_than_the_lease(postgres_server, tmp_path):
             authority = stack.processes[0]
             authority.kill()
             await asyncio.sleep(6)
-            assert "work_cancelled" in worker.log.read_text()
+            assert "work_set_aside" in worker.log.read_text()
             authority.start()
             await mission.until(work, "submitted", seconds=120)
         assert_done_once(mission, work)
