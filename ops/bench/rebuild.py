@@ -2,8 +2,9 @@
 
 The rebuild gets pages as the replay service sends them and does all its work: decode, parse each Event once, recompute
 every hash, verify one signature per batch, evolve, write rows, remember Events, move the Cursor. The baseline executes
-the very statements that the projection's Events yield, prepared and sorted in memory, in transactions of the same size.
-Both write a new file each time, `synchronous = FULL`, in one process, in turns.
+the very rows that the rebuild writes (the projection's, the remembered Events, the Cursors), prepared and sorted in
+memory, in transactions of the same size. Both write a new file each time, `synchronous = FULL`, in turns, in one
+process.
 """
 
 import sqlite3
@@ -26,6 +27,7 @@ from contracts.signature import SigningKey
 from contracts.verification import RegisteredKey
 from ops.bench.history import bench_organization, sign_history
 from ops.bench.measurement import Measurement, measured
+from projections import store
 from projections.arrival import Arrival, read_arrival
 from projections.consumer import Consumer, Value
 from projections.fill_gap import replay_batch_events
@@ -33,6 +35,7 @@ from projections.mission_board.consumer import MissionBoard
 from projections.projection import Projection
 from projections.proof import SignatureProof
 from projections.rebuild import rebuild
+from projections.store import remembered_pairs_max
 from projections.store.sqlite import SqliteStore
 from services.process.statements import load
 
@@ -40,6 +43,7 @@ groups: Final = 4
 events_per_group: Final = 6_000
 rounds: Final = 5
 """Interleaved pairs of rebuild and baseline, after one that is not counted."""
+_store_sql: Final = load(store.__name__)
 target: Final = 0.2
 per_core_target: Final = 25_000
 """Events per second of processor time."""
@@ -152,43 +156,66 @@ async def compare(group_count: int, event_count: int) -> Measurement:
 
 
 async def _rebuild(path: Path, consumer: Consumer, source: PagedHistory, proof: SignatureProof) -> None:
-    store = await SqliteStore.open(path, consumer, bench_organization)
+    opened = await SqliteStore.open(path, consumer, bench_organization)
     try:
-        await rebuild(Projection(store, proof), source, source.group_ids)
+        await rebuild(Projection(opened, proof), source, source.group_ids)
     finally:
-        await store.close()
+        await opened.close()
 
 
 type Batch = dict[str, list[Mapping[str, Value]]]
-"""The rows of one transaction by statement."""
+"""The rows of one transaction by the text of their statement."""
 
 
 def _batches(consumer: Consumer, histories: Sequence[Sequence[bytes]]) -> list[Batch]:
-    """The rows that the Events yield, in transactions as large as those of the rebuild."""
-    batches: list[Batch] = []
-    for raws in histories:
-        for start in range(0, len(raws), replay_batch_events):
-            batch: Batch = {}
-            for raw in raws[start : start + replay_batch_events]:
-                for name, parameters in consumer.evolve(read_arrival(raw).event):
-                    batch.setdefault(name, []).append(parameters)
-            batches.append(batch)
-    return batches
+    """The rows that a rebuild writes: the projection's, the remembered Events and the Cursor."""
+    return [
+        _batch(consumer, [read_arrival(raw) for raw in raws[start : start + replay_batch_events]])
+        for raws in histories
+        for start in range(0, len(raws), replay_batch_events)
+    ]
+
+
+def _batch(consumer: Consumer, arrivals: Sequence[Arrival]) -> Batch:
+    batch: Batch = {}
+    for arrival in arrivals:
+        for name, parameters in consumer.evolve(arrival.event):
+            batch.setdefault(consumer.statements[name], []).append(parameters)
+    batch[_store_sql.remember] = [
+        {
+            "group_id": arrival.mark.group_id,
+            "slot": arrival.mark.sequence % remembered_pairs_max,
+            "sequence": arrival.mark.sequence,
+            "chain_hash": arrival.mark.chain_hash,
+            "event_id": arrival.event.event_id,
+        }
+        for arrival in arrivals[-remembered_pairs_max:]
+    ]
+    last = arrivals[-1].mark
+    batch[_store_sql.insert_cursor] = [
+        {
+            "group_id": last.group_id,
+            "incarnation": last.incarnation,
+            "sequence": last.sequence,
+            "chain_hash": last.chain_hash,
+        }
+    ]
+    return batch
 
 
 def _execute(path: Path, consumer: Consumer, batches: Sequence[Batch]) -> None:
-    """The statements and nothing else."""
-    sql = load(SqliteStore.__module__.rpartition(".")[0])
+    """The rows and nothing else."""
+    tables = [consumer.statements[creation] for creation in consumer.tables.values()]
     connection = sqlite3.connect(path, isolation_level="IMMEDIATE")
     try:
-        for pragma in (sql.set_journal, sql.set_synchronous):
+        for pragma in (_store_sql.set_journal, _store_sql.set_synchronous):
             connection.execute(pragma)
-        for creation in consumer.tables.values():
-            connection.execute(consumer.statements[creation])
+        for creation in (*tables, _store_sql.create_projection_applied, _store_sql.create_projection_cursor):
+            connection.execute(creation)
         for batch in batches:
             with connection:
-                for name, parameters in batch.items():
-                    connection.executemany(consumer.statements[name], parameters)
+                for statement, rows in batch.items():
+                    connection.executemany(statement, rows)
     finally:
         connection.close()
 
