@@ -12,11 +12,11 @@ from contracts.signature import SigningKey
 from ops.command_fault import UsageFault
 from ops.demo.conduct_mission import Conductor, MissionMark
 from ops.demo.mission_tables import AgentTable, MissionFile
-from ops.demo.register_agents import NewAgent, agent_key, register_agent
+from ops.demo.register_agents import NewAgent, RegistrationFault, agent_key, register_agent
 from ops.embedded.services import worker
 from ops.embedded.supervisor import Supervisor
 from ops.embedded.unit import ServiceSpec
-from services.agent.connect import Client
+from services.agent.connect import Client, SessionLost
 from services.process import broker
 from services.process.unique import uuid7_urn
 from services.worker.artifact_store import ArtifactStore
@@ -53,7 +53,7 @@ async def prepare_demo(
 ) -> Cast:
     """Register all Agents, open the Coordinators' sessions, start the Workers.
 
-    What is opened is closed with `closing`. Raises UsageFault, RegistrationFault, SessionLost.
+    What is opened is closed with `closing`. Raises UsageFault, RegistrationFault.
     """
     agents = agents_of(files)
     keys = {name: agent_key(_agent_keys(stack), name) for name in agents}
@@ -74,7 +74,10 @@ async def prepare_demo(
     coordinators: dict[str, Client] = {}
     for name in sorted({file.mission.coordinator for file in files}):
         coordinators[name] = await client(keys[name])
-        await coordinators[name].open_session()
+        try:
+            await coordinators[name].open_session()
+        except SessionLost as lost:
+            raise RegistrationFault(f"no session for the Coordinator {name}: {lost}") from lost
     content = ArtifactStore(stack.directory.path / "artifacts")
     conductors = tuple(
         Conductor(file, _mark(file), owner, coordinators[file.mission.coordinator], content) for file in files

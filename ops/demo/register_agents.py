@@ -14,6 +14,7 @@ from contracts.documents.reading import read
 from contracts.payloads.organization import AgentCardRegister
 from contracts.rejection import Code
 from contracts.signature import SigningKey, base64url_text, sign_document
+from ops.command_fault import CommandFault
 from ops.demo.mission_documents import agent_id, capability_version
 from ops.init import write_key_file
 from services.agent.connect import Client
@@ -39,8 +40,8 @@ class NewAgent(Struct, frozen=True, kw_only=True):
     slots: int
 
 
-class RegistrationFault(Exception):
-    """An Agent Card was not accepted."""
+class RegistrationFault(CommandFault):
+    """An Agent could not be brought in: its card was not accepted, or its session not opened."""
 
 
 def agent_key(folder: Path, name: str) -> SigningKey:
