@@ -128,6 +128,8 @@ class Board:
     @asynccontextmanager
     async def projecting(self, **variables: str):
         """A projector while the block runs; asked to stop afterwards it ends in good order."""
+        # The port of an earlier life must not be taken for this one's.
+        self._port_file.unlink(missing_ok=True)
         process = self.process(**variables)
         process.start()
         try:
@@ -191,6 +193,11 @@ class Board:
         port = int(self._port_file.read_text()) if self._port_file.exists() else None
         answer = await probe(port, "/readyz") if port else None
         return answer[1] if answer else None
+
+    async def ready(self) -> bool:
+        """Whether the running process says that it is ready: its delivery is provisioned."""
+        answer = await self.readiness()
+        return answer is not None and answer["ready"]
 
     async def metric(self, name: str) -> float:
         """A counter of the running process."""

@@ -58,7 +58,7 @@ async def test_the_board_shows_every_mission_of_every_shard(planted, board):
         for mission in planted.missions:
             await planted.post(mission, 2)
         await board.settled()
-        assert (await board.readiness())["ready"]
+        await until(board.ready)
         # Position and Cursors are one commit; the consumers are acknowledged up to the same place.
         assert board.positions() == [await planted.last_sequence(shard) for shard in shards]
         for shard in shards:
@@ -90,6 +90,7 @@ async def test_killed_at_named_points(planted, board):
     assert applied > 0
     assert sum(board.positions()) == applied
     async with board.projecting():
+        await until(board.ready)
         await board.settled()
         # The consumers begin after the positions that the file has: nothing waits, and nothing comes twice.
         assert await board.metric("duplicates_dropped") == 0
@@ -172,8 +173,7 @@ async def test_the_streams_are_wiped_and_refilled(planted, board):
         await until(lambda: all_there(planted))
         await planted.post(planted.missions[0])
         await board.settled()
-        ready = await board.readiness()
-        assert ready["ready"], ready
+        await until(board.ready)
     counts = {group_id: mission.message_count for group_id, mission in board.missions().items()}
     first = planted.missions[0].group_id
     assert counts == {
