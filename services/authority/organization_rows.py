@@ -20,7 +20,7 @@ class OrganizationRows(Struct):
     """Rows to write, keyed by Agent ID; keys in the order of the statement's columns."""
 
     cards: dict[str, tuple[int, bytes]] = field(default_factory=dict)
-    keys: list[tuple[str, str, bytes, str, str | None]] = field(default_factory=list)
+    keys: list[tuple[str, str, bytes, str, str | None, str | None]] = field(default_factory=list)
     sessions: dict[str, tuple[int, str]] = field(default_factory=dict)
 
 
@@ -43,14 +43,18 @@ def keys_of_card(card: Any) -> Iterator[tuple[str, bytes]]:
 
 
 def key_conflict(facts: BatchFacts, card: Mapping[str, Any]) -> str | None:
-    """Why a card's keys may not be bound (TRU-2): weak, a reused key ID, or a public key known under another name."""
+    """Why a card's keys may not be bound (TRU-2): weak, named twice, or known under another key ID or Principal."""
     readable = dict(keys_of_card(card))
     by_public_key = {row.public_key: row for row in facts.keys.values()}
+    seen: set[str | bytes] = set()
     for key in card["publicKeys"]:
         key_id = key["keyId"]
         public_key = readable.get(key_id)
         if public_key is None or not is_prime_order_point(public_key):
             return f"key {key_id} of the card is no canonical prime-order Ed25519 key; bind another one"
+        if key_id in seen or public_key in seen:
+            return f"key {key_id} stands twice in the card; name each key once, under one key ID"
+        seen |= {key_id, public_key}
         row = facts.keys.get(key_id) or by_public_key.get(public_key)
         wanted = (key_id, card["agentId"], public_key)
         if row is not None and (row.key_id, row.principal_id, row.public_key) != wanted:
@@ -87,5 +91,6 @@ def _bind_keys(card: AgentCard, facts: BatchFacts, rows: OrganizationRows) -> No
         if key.key_id in facts.keys or raw is None:
             continue
         until = None if key.valid_until is UNSET else key.valid_until
-        rows.keys.append((key.key_id, card.agent_id, raw, key.valid_from, until))
-        facts.keys[key.key_id] = KeyRow(key.key_id, "agent", card.agent_id, raw, key.valid_from, until, None)
+        revoked = None if key.revoked_at is UNSET else key.revoked_at
+        rows.keys.append((key.key_id, card.agent_id, raw, key.valid_from, until, revoked))
+        facts.keys[key.key_id] = KeyRow(key.key_id, "agent", card.agent_id, raw, key.valid_from, until, revoked)

@@ -59,6 +59,7 @@ _key_columns: Final[Mapping[str, type[Column]]] = {
     "public_keys": BytesColumn,
     "valid_from": TextColumn,
     "valid_until": TextColumn,
+    "revoked_at": TextColumn,
 }
 _identifier_columns: Final[Mapping[str, type[Column]]] = {
     "identifiers": TextColumn,
