@@ -134,6 +134,9 @@ class Lane:
             self.commands += len(batch)
             await self._on_committed(committed)
             return committed.answers
+        if isinstance(fault, RaceLost) and len(batch) > 1:
+            # No race is lost so often by chance: some Command of the batch contradicts what is stored.
+            return await self._isolate(batch, fault)
         log.warning("batch_gave_up", commands=len(batch), attempts=attempts_max, fault=repr(fault))
         return [overloaded("the database did not take the transition in time", r.admitted) for r in batch]
 
