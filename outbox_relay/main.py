@@ -1,18 +1,17 @@
 """The relay process: `run()` is its whole life, from settings to exit code."""
 
-import os
 import sys
 from contextlib import AsyncExitStack
 from typing import Final
 
 from outbox_relay.held_shards import HeldShards
-from outbox_relay.relay_lease import holder_name
 from outbox_relay.stream import StreamLimits
 from services.process.broker import connect
 from services.process.database import open_pool
 from services.process.health import Finding, Heartbeat
 from services.process.run import ServiceProcess, run_service
 from services.process.settings import Environment
+from services.process.unique import default_instance, holder_name
 
 connections_max: Final = 8
 """Connections to the database that the shards of one process share."""
@@ -47,7 +46,7 @@ async def serve(process: ServiceProcess) -> None:
             pool=pool,
             client=client,
             organization_id=settings.organization_id,
-            holder=holder_name(environment.text("WEAVEHOLD_INSTANCE", f"relay{os.getpid()}")),
+            holder=holder_name(environment.text("WEAVEHOLD_INSTANCE", default_instance("relay"))),
             limits=limits,
             metrics=process.metrics,
         )

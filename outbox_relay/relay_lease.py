@@ -7,7 +7,6 @@ Every verb is one short transaction; the caller decides the cadence.
 A holder is named `<instance>-<life>`: the next life of the same instance takes its own leases back at once.
 """
 
-import secrets
 import time
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -67,7 +66,7 @@ class RelayLeases:
     """Takes, renews and gives up leases for one process. Every method raises `psycopg.Error` as it comes."""
 
     def __init__(self, pool: Pool, organization_id: str, holder: str) -> None:
-        """`holder` is unique to one life of one process (see `holder_name`)."""
+        """`holder` is unique to one life of one process (see `services.process.unique.holder_name`)."""
         self._pool = pool
         self._asked = {"organization_id": organization_id, "holder": holder, "lease_seconds": lease_seconds}
         self._sql = load(__package__)
@@ -120,11 +119,6 @@ def _columns(places: Iterable[tuple[RelayLease, RelayPlace]]) -> dict[str, list[
     rows = [(lease.shard_id, lease.epoch, place.incarnation, place.position) for lease, place in places]
     names = ("shard_ids", "epochs", "incarnations", "positions")
     return dict(zip(names, (list(column) for column in zip(*rows, strict=True)), strict=True))
-
-
-def holder_name(instance: str) -> str:
-    """A new holder's name for this life of `instance`, in which hyphens and dots become underscores."""
-    return f"{instance.replace('-', '_').replace('.', '_')}-{secrets.token_hex(8)}"
 
 
 def fair_share(shards: int, holders: Sequence[str], holder: str) -> int:

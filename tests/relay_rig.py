@@ -25,12 +25,12 @@ from contracts.delivery import MessageMark, read_mark
 from contracts.identifiers import ShardId
 from ops.init import Organization
 from outbox_relay.held_shards import HeldShards
-from outbox_relay.relay_lease import holder_name
 from outbox_relay.relay_shard import RelayState
 from outbox_relay.stream import StreamLimits
 from services.process import broker
 from services.process.database import connect, open_pool
 from services.process.metrics import Metrics
+from services.process.unique import holder_name
 
 root = Path(__file__).parents[1]
 

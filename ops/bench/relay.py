@@ -20,12 +20,12 @@ from ops.bench.measurement import Measurement, measured
 from ops.bench.rig import running_rig
 from outbox_relay.held_shards import HeldShards
 from outbox_relay.outbox import Outbox
-from outbox_relay.relay_lease import holder_name
 from outbox_relay.stream import ShardStream, StreamLimits
 from services.process import broker
 from services.process.database import Pool, connect, open_pool
 from services.process.metrics import Metrics
 from services.process.statements import load
+from services.process.unique import holder_name
 
 events_default: Final = 30_000
 event_bytes: Final = 1_024

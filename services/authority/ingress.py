@@ -32,8 +32,6 @@ in_flight_max: Final = 8_192
 """Commands between arrival and reply; beyond it the answer is BACKPRESSURE at once."""
 in_flight_bytes_max: Final = 64 * 1024 * 1024
 """Bytes of those Commands together."""
-drain_pause_seconds: Final = 0.02
-"""Seconds between two looks at what is still on its way through admission while stopping."""
 forward_seconds_max: Final = 15.0
 """Seconds to wait for the process that holds a Command's shard."""
 
@@ -77,6 +75,8 @@ class Ingress:
         self._in_flight: set[asyncio.Task[None]] = set()
         self._taken = 0
         self._taken_bytes = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
 
     async def on_command(self, message: Msg) -> None:
         """A Command from outside."""
@@ -108,6 +108,7 @@ class Ingress:
             self._answered.add(outcome=refusal.code.value)
             await arrived.respond(encode_answer(refusal))
             return
+        self._idle.clear()
         self._taken += 1
         self._taken_bytes += len(arrived.raw)
         self._arrived.append(arrived)
@@ -132,9 +133,8 @@ class Ingress:
                 task.add_done_callback(self._in_flight.discard)
 
     async def drained(self) -> None:
-        """Wait until everything taken so far is answered."""
-        while self._arrived or self._in_flight:
-            await asyncio.wait([*self._in_flight, asyncio.create_task(asyncio.sleep(drain_pause_seconds))])
+        """Wait until everything taken so far is answered, also what is just being verified."""
+        await self._idle.wait()
 
     async def _answer(self, arrived: _Arrived, admission: Admission) -> None:
         """Answer one Command. A reply that is lost costs a retry: the Receipt waits for it."""
@@ -147,6 +147,8 @@ class Ingress:
         finally:
             self._taken -= 1
             self._taken_bytes -= len(arrived.raw)
+            if not self._taken:
+                self._idle.set()
 
     async def _answer_to(self, arrived: _Arrived, admission: Admission) -> Answer | bytes:
         if isinstance(admission, Refused):

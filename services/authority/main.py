@@ -1,8 +1,6 @@
 """The authority process: takes shards, serves their lanes, admits Commands, answers reads, announces heads."""
 
 import asyncio
-import os
-import secrets
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -34,7 +32,7 @@ from services.process.database import FaultKind, Pool, classify, connect, open_p
 from services.process.logs import get_log
 from services.process.run import ServiceProcess, run_service
 from services.process.settings import Environment, SettingsFault
-from services.process.unique import uuid7_urn
+from services.process.unique import default_instance, holder_name, uuid7_urn
 
 group_lanes: Final = 2
 """Lanes that share the Group shards of this process; the Organization shard has one of its own."""
@@ -59,10 +57,9 @@ class Authority:
         """`shard_count` counts the Group shards; `key` signs the Events."""
         settings = process.settings
         environment = Environment()
-        instance = environment.text("WEAVEHOLD_INSTANCE", f"authority{os.getpid()}").replace("-", "_").replace(".", "_")
         self.office = Office(
             organization_id=settings.organization_id,
-            holder=f"{instance}-{secrets.token_hex(4)}",
+            holder=holder_name(environment.text("WEAVEHOLD_INSTANCE", default_instance("authority"))),
             key=key,
             new_id=uuid7_urn,
         )
@@ -114,8 +111,8 @@ class Authority:
     async def run(self) -> None:
         """Serve until the process is asked to stop; then finish what was taken, and give the shards up."""
         organization_id = self.office.organization_id
+        leases = self._start("leases", self._keep_leases)
         loops = [
-            self._start("leases", self._keep_leases),
             self._start("heads", self._announcer.run),
             self._start("audit", self._audit),
         ]
@@ -126,14 +123,19 @@ class Authority:
         commands = await broker.subscribe(
             subjects.command_ingress(organization_id), queue=queue_group, cb=self.ingress.on_command
         )
-        await broker.subscribe(subjects.lanes_of(organization_id, self.office.holder), cb=self.ingress.on_forwarded)
+        forwarded = await broker.subscribe(
+            subjects.lanes_of(organization_id, self.office.holder), cb=self.ingress.on_forwarded
+        )
         served = await serve_requests(
             broker, self._pool, organization_id, self._keys, open_session=opener.open, metrics=self._process.metrics
         )
         await self._process.stopping.wait()
         await commands.unsubscribe()
+        await forwarded.unsubscribe()
         await served.close()
         await self.ingress.drained()
+        leases.cancel()
+        await asyncio.wait({leases})
         await self._leases.release(list(self._held))
         for loop in loops:
             loop.cancel()
@@ -213,9 +215,12 @@ class Authority:
             await asyncio.sleep(failures_pause_seconds)
             try:
                 while self._failures:
+                    failure = self._failures[0]
                     async with self._pool.connection() as connection:
-                        await audit_failure(connection, self.office.organization_id, self._failures[0])
-                    self._failures.popleft()
+                        await audit_failure(connection, self.office.organization_id, failure)
+                    # A flood may have displaced it meanwhile: then the one at its place is still to be written.
+                    if self._failures[0] is failure:
+                        self._failures.popleft()
             except Exception as fault:
                 if classify(fault) is not FaultKind.TRANSIENT:
                     raise

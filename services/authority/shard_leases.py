@@ -40,8 +40,8 @@ class ShardLeases:
     async def renew(self) -> Holdings:
         """Renew what is held, give up what is beyond the fair share, take what is free up to it."""
         async with self._pool.connection() as connection, connection.transaction():
-            [(processes,)] = await (await connection.execute(sql.announce_process, self._asked)).fetchall()
             await connection.execute(sql.forget_dead_processes, self._asked)
+            [(processes,)] = await (await connection.execute(sql.announce_process, self._asked)).fetchall()
             renewed = await (await connection.execute(sql.renew_shard_leases, self._asked)).fetchall()
             held = {ShardId(shard): epoch for shard, epoch in renewed}
             share = math.ceil(self._shards / processes)
@@ -63,6 +63,7 @@ class ShardLeases:
             return {ShardId(shard): holder for shard, holder, _ in await cursor.fetchall()}
 
     async def release(self, held: list[ShardId]) -> None:
-        """Give up leases on the way out, so that nobody waits for their expiry."""
-        async with self._pool.connection() as connection:
+        """Give up leases and leave the count of processes on the way out, so that nobody waits for their expiry."""
+        async with self._pool.connection() as connection, connection.transaction():
+            await connection.execute(sql.withdraw_process, self._asked)
             await connection.execute(sql.release_shard_leases, self._asked | {"shard_ids": held})

@@ -1,6 +1,11 @@
-"""New unique names: `urn:uuid:` of version 7, which sort by the time of their making (RFC 9562, 5.7)."""
+"""New unique names: `urn:uuid:` of version 7, which sort by the time of their making (RFC 9562, 5.7).
 
+And names of lease holders, `<instance>-<life>`.
+"""
+
+import os
 import secrets
+import socket
 import time
 import uuid
 from typing import Final
@@ -14,3 +19,17 @@ def uuid7_urn() -> str:
     random = secrets.randbits(_RANDOM_BITS)
     high, low = random >> 62, random & (1 << 62) - 1
     return uuid.UUID(int=milliseconds << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low).urn
+
+
+def default_instance(service: str) -> str:
+    """The name of an instance that was given none: of this process on this host.
+
+    Two that run at once must never share a name, or each would take the other's leases for those of its earlier life.
+    In containers, where every process has the same number, the host's name is what tells them apart.
+    """
+    return f"{service}_{socket.gethostname()}_{os.getpid()}"
+
+
+def holder_name(instance: str) -> str:
+    """A new lease holder's name for this life of `instance`, in which hyphens and dots become underscores."""
+    return f"{instance.replace('-', '_').replace('.', '_')}-{secrets.token_hex(8)}"

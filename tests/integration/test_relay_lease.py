@@ -8,8 +8,9 @@ import pytest
 
 from contracts.identifiers import ShardPosition
 from ops.init import Organization
-from outbox_relay.relay_lease import RelayLeases, RelayPlace, holder_name, lease_seconds
+from outbox_relay.relay_lease import RelayLeases, RelayPlace, lease_seconds
 from services.process.database import Pool, connect, open_pool
+from services.process.unique import holder_name
 from tests.relay_rig import Shard, eventually, open_shard
 
 
