@@ -201,7 +201,7 @@ def agents_consulted(command: Command) -> frozenset[str]:
 
 def identifiers_claimed(command: Command) -> tuple[tuple[str, str], ...]:
     """New globally unique identifiers with the kind of what they name; none when the payload has another shape."""
-    payload = read_command_payload(command)
+    payload = _payload(command)
     return () if isinstance(payload, Rejection) else rules[command.kind].claims(payload)
 
 
@@ -218,11 +218,6 @@ def nested_documents(command: Command) -> tuple[tuple[DocumentKind, dict[str, An
         value = command.payload[member]
         found.extend((kind, document) for document in (value if isinstance(value, list) else [value]))
     return tuple(found)
-
-
-def home_group(command: Command) -> str:
-    """The Group that decides this Command; "" for the Organization."""
-    return command.group_id or ""
 
 
 if missing := command_payloads.keys() ^ rules.keys():

@@ -6,8 +6,8 @@ from contracts.command import agent_card_register, session_open
 from contracts.document_kinds import DocumentKind
 from contracts.event import agent_card_registered, session_opened
 from contracts.rejection import Code
-from services.authority.decide import agents_consulted, home_group, identifiers_claimed, nested_documents
-from tests.builders import principal, test_group
+from services.authority.decide import agents_consulted, identifiers_claimed, nested_documents
+from tests.builders import principal
 from tests.mission_documents import (
     approval,
     artifact,
@@ -120,10 +120,3 @@ def test_the_signed_documents_inside_a_command() -> None:
     assert nested_documents(scene.command("mission.approve", {"approval": {}}, owner)) == ()
     assert nested_documents(scene.command("message.post", message(), worker)) == ()
     assert nested_documents(scene.command("ext.unknown.kind.at_all", {}, worker)) == ()
-
-
-def test_the_home_of_a_command() -> None:
-    """RULE-07: Organization-scoped Commands have no Group."""
-    scene = Scene()
-    assert home_group(scene.command(session_open, {"agentId": worker.id}, operator)) == ""
-    assert home_group(scene.command("mission.create", creation(), owner)) == test_group
