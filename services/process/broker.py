@@ -16,7 +16,7 @@ connect_timeout_seconds: Final = 2
 """Seconds to open one connection."""
 reconnect_wait_seconds: Final = 0.25
 """The first wait between two attempts at one server; doubled per attempt, with full jitter."""
-reconnect_wait_seconds_max: Final = 5.0
+reconnect_wait_seconds_max: Final = 2.0
 """The longest wait between two attempts."""
 ping_interval_seconds: Final = 5
 """Seconds between two pings; `pings_outstanding_max` unanswered ones end the connection."""
