@@ -30,10 +30,6 @@ class GroupCache:
         self._states.move_to_end(group_id)
         return state
 
-    def holds(self, group_id: str) -> bool:
-        """Whether some state of the Group is kept, valid or not."""
-        return group_id in self._states
-
     def keep(self, states: Iterable[GroupState]) -> None:
         """Keep states whose transaction is known to be committed."""
         for state in states:

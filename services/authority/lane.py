@@ -67,8 +67,6 @@ class Lane:
         self._committing: list[_Waiting] = []
         self._arrived = asyncio.Event()
         self._connection: AsyncConnection[Any] | None = None
-        self.batches = 0
-        self.commands = 0
 
     async def submit(self, admitted: Admitted, shard_id: ShardId) -> Answer:
         """Queue one Command and wait for what it gets."""
@@ -130,8 +128,6 @@ class Lane:
                     await self._replace_broken()
                     continue
                 return await self._isolate(batch, error)
-            self.batches += 1
-            self.commands += len(batch)
             await self._on_committed(committed)
             return committed.answers
         if isinstance(fault, RaceLost) and len(batch) > 1:

@@ -56,12 +56,6 @@ class ShardLeases:
             seen = await (await connection.execute(sql.read_shard_holders, self._asked)).fetchall()
         return Holdings(held, {ShardId(shard): holder for shard, holder, _ in seen})
 
-    async def holders(self) -> dict[ShardId, str]:
-        """The live holder of each shard that has one."""
-        async with self._pool.connection() as connection:
-            cursor = await connection.execute(sql.read_shard_holders, self._asked)
-            return {ShardId(shard): holder for shard, holder, _ in await cursor.fetchall()}
-
     async def release(self, held: list[ShardId]) -> None:
         """Give up leases and leave the count of processes on the way out, so that nobody waits for their expiry."""
         async with self._pool.connection() as connection, connection.transaction():
