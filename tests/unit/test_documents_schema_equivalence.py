@@ -18,7 +18,7 @@ quick_examples = 3
 """Instances of one schema in `make test`."""
 quick_neighbours = 25
 """Neighbours of each that are judged in `make test`."""
-thorough_examples = 4
+thorough_examples = 2
 """Instances of one schema in `make fault`; all neighbours of all variants are judged."""
 
 # A neighbour names its one change, so there is nothing to shrink.
