@@ -25,7 +25,7 @@ from ops.embedded.ensure_database import ensure_database
 from ops.embedded.fault import EmbeddedFault
 from ops.embedded.postgres_server import PostgresServer
 from ops.embedded.processes import wait_until
-from ops.embedded.unit import ServerUnit, ServiceSpec, ServiceUnit, Unit
+from ops.embedded.unit import ServerUnit, ServiceSpec, ServiceUnit, Unit, to_the_end
 from ops.init import Organization, initialize
 from ops.migrate import migrate
 from services.process.database import connect
@@ -167,10 +167,10 @@ class Supervisor:
     async def start(self) -> None:
         """Start servers, migrate, initialize, start services. Raises `EmbeddedFault` and other `CommandFault`s."""
         self.directory.prepare()
-        await asyncio.to_thread(self._lock.acquire)
+        await to_the_end(self._lock.acquire)
         self._lifeline = os.pipe()
         await self._start_servers()
-        await asyncio.to_thread(migrate, self.database_url)
+        await to_the_end(migrate, self.database_url)
         connection = await connect(self.database_url, name="weavehold-up")
         try:
             self._organization = await initialize(

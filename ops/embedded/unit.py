@@ -6,7 +6,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -21,6 +21,19 @@ service_stop_seconds_max: Final = 15.0
 """Seconds that a service gets for its graceful stop before it is killed."""
 log_bytes_max: Final = 16 * 1024 * 1024
 """Bytes of a service's log at which a start sets it aside."""
+
+
+async def to_the_end[**P, R](function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a blocking function in a thread; when cancelled, wait for its end first.
+
+    Else what it starts would outlive the one who was to stop it.
+    """
+    running = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.wait({running})
+        raise
 
 
 class Unit(Protocol):
@@ -80,7 +93,7 @@ class ServerUnit:
         """Start it, recovery included; it answers on return."""
         self._starting = True
         try:
-            await asyncio.to_thread(self.server.start)
+            await to_the_end(self.server.start)
         finally:
             self._starting = False
 
@@ -90,7 +103,7 @@ class ServerUnit:
 
     async def stop(self) -> None:
         """Stop it in order."""
-        await asyncio.to_thread(self.server.stop)
+        await to_the_end(self.server.stop)
 
     async def unready(self) -> str | None:
         """A server that runs was made ready by its start."""

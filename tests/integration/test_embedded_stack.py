@@ -196,6 +196,16 @@ def test_what_survives_even_the_watchdog_is_stopped_by_the_next_start(up: Runnin
     assert processes_of(directory) == []
 
 
+@pytest.mark.parametrize("reached", ["lock", "postgres/data/base", "nats/nats.conf"])
+def test_an_interrupted_start_leaves_nothing(up: RunningUp, directory: Path, reached: str) -> None:
+    """OPS-1: Ctrl-C while the stack is coming up ends what has been started so far, in order."""
+    assert wait_until((directory / reached).exists, 60)
+    up.child.send_signal(signal.SIGINT)
+    _output, errors = up.child.communicate(timeout=60)
+    assert up.child.returncode == 0, errors.decode()
+    assert processes_of(directory) == []
+
+
 def test_a_second_up_is_refused_and_harms_nothing(up: RunningUp, directory: Path) -> None:
     """OPS-2: the directory in use is named with the PID of its holder; exit code 1; the first goes on."""
     up.wait_ready()
