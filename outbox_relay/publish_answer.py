@@ -12,6 +12,8 @@ from contracts.identifiers import ShardPosition
 
 _wrong_last_sequence: Final = frozenset({10_071, 10_164})
 _wrong_stream: Final = 10_060
+_message_refused: Final = frozenset({10_054, 10_097})
+"""The message itself is at fault: it, or its headers, exceed what the stream takes."""
 _server_fault: Final = 500
 """Broker errors from this code on say that it cannot, not that it will not."""
 _no_responders: Final = "503"
@@ -97,4 +99,7 @@ def _reason(fault: _Fault, count: int) -> StopReason:
         return StopReason.STREAM
     if fault.code >= _server_fault:
         return StopReason.BROKER
-    return StopReason.BATCH if count > 1 else StopReason.MESSAGE
+    if count > 1:
+        return StopReason.BATCH
+    # Anything else that is refused (account limits, too many requests) says nothing about this Event.
+    return StopReason.MESSAGE if fault.err_code in _message_refused else StopReason.BROKER

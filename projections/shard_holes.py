@@ -49,8 +49,6 @@ async def catch_up(projection: Projection, shards: ShardHistory, last: StreamPos
     began = after = stored.position if stored is not None else ShardPosition(0)
     while after < last.position:
         fetched = await _fetch(shards, _at(last, after), last.position)
-        if not fetched:
-            break
         if after == began:
             projection.progress.gaps_filled += 1
         after = fetched[-1][0]
@@ -76,6 +74,10 @@ async def _fetch(
             found.append((ShardPosition(expected), read_arrival(replayed.event)))
         except UnreadableEvent as fault:
             raise HistoryBroken(f"the page of shard {after.shard_id} holds {fault} at position {expected}") from fault
+    if not found:
+        raise HistoryBroken(
+            f"shard {after.shard_id} has no Event after {after.position}, yet its stream reaches {last}"
+        )
     return found
 
 

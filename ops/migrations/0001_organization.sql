@@ -79,7 +79,6 @@ CREATE TABLE agent (
     card             bytea NOT NULL,
     session_epoch    bigint NOT NULL DEFAULT 0 CHECK (session_epoch >= 0),
     session_event_id text,
-    session_key_id   text,
     PRIMARY KEY (organization_id, agent_id)
 );
 

@@ -9,6 +9,7 @@ has to begin anew.
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Final
 
 from nats.aio.client import Client as BrokerClient
 
@@ -33,6 +34,9 @@ from services.agent.send_command import (
 )
 from services.agent.sign_command import Epochs, Intent, SignedCommand, current_time, sign_command
 from services.process import broker
+
+resumed_attempts_max: Final = 1_000
+"""Earlier attempts among which a resumed Command's Action ID is looked for."""
 
 Remember = Callable[[SignedCommand], Awaitable[None]]
 """Stores a Command durably before it is sent for the first time."""
@@ -134,7 +138,7 @@ class Client:
         `name_attempt` chooses Action IDs (fresh ones otherwise); `remember` runs before new bytes are sent the first
         time; `resume` are bytes from an earlier run, sent before anything new is built. Raises ReplyFault.
         """
-        built = 0
+        built = 0 if resume is None or name_attempt is None else _attempts_before(name_attempt, resume.action_id)
 
         async def build() -> SignedCommand:
             nonlocal built
@@ -193,6 +197,14 @@ class Client:
         if isinstance(answer, Unresolved):
             raise Unavailable(f"{kind}: {answer.last_problem} after {answer.attempts} attempts")
         return answer.value if isinstance(answer, Answered) else answer.refusal
+
+
+def _attempts_before(name_attempt: NameAttempt, action_id: str) -> int:
+    """The number of the first attempt after the one that has this Action ID: a new Command never takes an old name."""
+    for number in range(resumed_attempts_max):
+        if name_attempt(number) == action_id:
+            return number + 1
+    return 0
 
 
 @asynccontextmanager

@@ -24,6 +24,9 @@ from contracts.verification import KeyResolver, VerificationFailure, Verified, v
 from services.authority.admitted import Admitted, AuthenticationFailure, Refused, SignedFact
 from services.authority.decide import nested_documents
 from services.authority.key_cache import KeysUnavailable, SynchronousKeyResolver
+from services.process.logs import configure_logs, get_log
+
+log = get_log(__name__)
 
 admission_batch_max: Final = 32
 """Commands verified in one call to an admission process."""
@@ -84,6 +87,7 @@ _resolver: SynchronousKeyResolver | None = None
 def _start_process(database_url: str, organization_id: str) -> None:
     """Set up one admission process: its own view of the keys, and its end when its parent ends."""
     global _resolver  # noqa: PLW0603 - one resolver per process, set once by the pool's initializer
+    configure_logs("admission", "warning")
     _resolver = SynchronousKeyResolver(database_url, organization_id)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -98,10 +102,18 @@ def _end_with(sentinel: int) -> None:
 def _admit_batch(raws: Sequence[bytes], registry_version: int) -> list[Admission]:
     assert _resolver is not None  # noqa: S101 - the pool's initializer ran first
     _resolver.at_least(registry_version)
+    return [_admit_safely(raw, _resolver) for raw in raws]
+
+
+def _admit_safely(raw: bytes, keys: KeyResolver) -> Admission:
+    """One Command that admission cannot digest never takes its neighbours down with it."""
     try:
-        return [admit_one(raw, _resolver) for raw in raws]
+        return admit_one(raw, keys)
     except KeysUnavailable as fault:
-        return [_unavailable(str(fault)) for _ in raws]
+        return _unavailable(str(fault))
+    except Exception:
+        log.exception("admission_failed", document_sha256=hashlib.sha256(raw).hexdigest())
+        return Refused(reject(Code.INTERNAL_ERROR, "the Command could not be examined; nothing was changed"))
 
 
 def _unavailable(why: str) -> Refused:

@@ -82,6 +82,7 @@ class BatchFacts(Struct):
     keys: dict[str, KeyRow]
     states: dict[str, GroupState]
     organization_head: tuple[GroupSequence, ChainHash] | None
+    group_shards: dict[str, ShardId]
 
 
 def needs_of(batch: Sequence[Routed], card_keys: Mapping[str, bytes]) -> BatchNeeds:
@@ -140,7 +141,8 @@ async def read_facts(
         keys = await connection.execute(
             sql.read_keys, asked | {"key_ids": TextColumn(needs.key_ids), "public_keys": BytesColumn(needs.public_keys)}
         )
-    found_heads = {g: (GroupSequence(s), ChainHash(h)) for g, s, h in await _rows(heads)}
+    head_rows = await _rows(heads)
+    found_heads = {g: (GroupSequence(s), ChainHash(h)) for g, s, h, _ in head_rows}
     organization_head = found_heads.pop("", None)
     states, missing = _from_cache(organization_id, needs.group_ids, found_heads, cache)
     if missing:
@@ -157,6 +159,7 @@ async def read_facts(
         keys={row[0]: KeyRow(*row) for row in await keys.fetchall()},
         states=states,
         organization_head=organization_head,
+        group_shards={group_id: ShardId(shard_id) for group_id, *_, shard_id in head_rows},
     )
 
 

@@ -7,7 +7,7 @@ Command that found it (ACC-1).
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from msgspec import UNSET, Struct, field, to_builtins
 from msgspec import json as msgspec_json
@@ -33,6 +33,9 @@ from services.authority.organization_rows import (
     record_organization_event,
 )
 from services.authority.recheck_trust import TrustDesk
+
+misrouted_retry_ms: Final = 100
+"""What the sender of a Command that reached the wrong shard's lane waits for."""
 
 
 class Office(Struct, frozen=True, kw_only=True):
@@ -122,6 +125,8 @@ class BatchJudge:
 
     def _decide(self, routed: Routed) -> Answer:
         command = routed.admitted.command
+        if (misrouted := self._misrouted(routed)) is not None:
+            return misrouted
         state = self._state(command)
         context = self._context(command)
         self._record_overdue(routed, state, context)
@@ -138,6 +143,14 @@ class BatchJudge:
         late = isinstance(decision, LateResult)
         receipt = self._record(routed, events, Outcome.RECORDED_AS_EVIDENCE if late else Outcome.ACCEPTED)
         return _stored_answer(receipt)
+
+    def _misrouted(self, routed: Routed) -> Rejection | None:
+        """A Group's history stands in one shard's log for ever: only that shard's lock excludes everybody else."""
+        group_id = routed.admitted.command.group_id
+        if group_id is UNSET or self._facts.group_shards.get(group_id, routed.shard_id) == routed.shard_id:
+            return None
+        message = f"Group {group_id} is in another shard than {routed.shard_id}; send the same Command again"
+        return reject(Code.BACKPRESSURE, message, retryable=True, retry_after_ms=misrouted_retry_ms)
 
     def _state(self, command: Command) -> GroupState:
         if command.group_id is UNSET:

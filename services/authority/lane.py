@@ -31,6 +31,9 @@ waiting_commands_max: Final = 4_096
 """Commands gathered for one lane; beyond it the answer is BACKPRESSURE."""
 attempts_max: Final = 8
 """Runs of one batch through transient faults before its Commands get a retryable answer."""
+transition_seconds_max: Final = 12.0
+"""Seconds that one run may take. A server that falls silent behind a connection that still stands never says so itself:
+its timeouts are its own, and something between (a pooler, a balancer) keeps acknowledging what is sent."""
 backoff_seconds_first: Final = 0.02
 """Mean pause before the second run; it doubles up to `backoff_seconds_max`, with full jitter."""
 backoff_seconds_max: Final = 1.0
@@ -114,8 +117,9 @@ class Lane:
             if attempt:
                 await asyncio.sleep(_pause(attempt, fault))
             try:
-                connection = await self._connected()
-                committed = await accept_transition(connection, batch, self._office, self._held, self._cache)
+                async with asyncio.timeout(transition_seconds_max):
+                    connection = await self._connected()
+                    committed = await accept_transition(connection, batch, self._office, self._held, self._cache)
             except ShardsLost as lost:
                 self._on_shards_lost(lost.shard_ids)
                 return await self._without(batch, lost.shard_ids)
@@ -124,6 +128,10 @@ class Lane:
                 continue
             except Exception as error:  # noqa: BLE001 - sorted below: retried, or isolated down to one Command
                 fault = error
+                if isinstance(error, TimeoutError):
+                    # The answer may still come; it must not be taken for the next run's.
+                    await self._close()
+                    continue
                 if classify(error) is FaultKind.TRANSIENT:
                     await self._replace_broken()
                     continue

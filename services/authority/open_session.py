@@ -1,7 +1,7 @@
 """Opens a session after a proven handshake: a Command of the authority's own through the Organization shard."""
 
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from msgspec import json as msgspec_json
@@ -34,7 +34,9 @@ class SessionOpener:
 
     async def open(self, agent_id: str, key_id: str) -> SessionOpened | Rejection:
         """Raise the Agent's Session Epoch. The epoch is read from the Event, for a later session may follow at once."""
-        reply = decode_reply(await self._submit(self._command(agent_id, key_id)))
+        async with self._pool.connection() as connection:
+            [(now,)] = await (await connection.execute(sql.read_clock)).fetchall()
+        reply = decode_reply(await self._submit(self._command(agent_id, key_id, now)))
         if isinstance(reply, Rejection):
             return reply
         asked = {"organization_id": self._organization_id, "event_id": reply.events[0].event_id}
@@ -44,8 +46,9 @@ class SessionOpener:
         epoch = SessionEpoch(event["payload"]["sessionEpoch"])
         return SessionOpened(session_epoch=epoch, opened_at=event["occurredAt"])
 
-    def _command(self, agent_id: str, key_id: str) -> bytes:
-        now = format_timestamp(datetime.now(UTC))
+    def _command(self, agent_id: str, key_id: str, moment: datetime) -> bytes:
+        """Issued at `moment` of the database's clock, which also judges freshness: this host's may be off."""
+        now = format_timestamp(moment)
         principal = self._key.principal
         command: dict[str, Any] = {
             "protocolVersion": "0.1",

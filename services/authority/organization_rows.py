@@ -59,7 +59,14 @@ def key_conflict(facts: BatchFacts, card: Mapping[str, Any]) -> str | None:
         wanted = (key_id, card["agentId"], public_key)
         if row is not None and (row.key_id, row.principal_id, row.public_key) != wanted:
             return f"key {key_id} of the card is already bound otherwise; bind a new key under a new key ID"
+        if row is not None and (row.valid_from, row.valid_until, row.revoked_at) != _boundaries(key):
+            return f"key {key_id} is bound with other boundaries, which no card can move; bind a new key"
     return None
+
+
+def _boundaries(key: Mapping[str, Any]) -> tuple[str, str | None, str | None]:
+    """When a card says that a key begins, ends, and was revoked."""
+    return key["validFrom"], key.get("validUntil"), key.get("revokedAt")
 
 
 def record_organization_event(

@@ -7,17 +7,22 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from contracts.identifiers import ShardId
 from contracts.rejection import Code
 from contracts.timestamps import format_timestamp
 from ops.bench.workload import group_name, signed_command
 from ops.init import Organization, initialize
 from services.authority.accept_transition import RaceLost, ShardsLost
 from services.authority.admitted import Accepted
+from services.authority.encode_answer import encode_answer
+from services.authority.open_session import SessionOpener
 from services.authority.route import root_shard
+from services.authority.serve_session import SessionOpened
 from services.process.database import connect
 from services.process.unique import uuid7_urn
 from tests.authority_rig import (
     authority_on,
+    coordinator,
     post,
     receipt_of,
     refusal_of,
@@ -366,3 +371,33 @@ async def test_a_service_may_not_speak_for_a_group_it_is_not_in(database_url: st
 
 def _shard(number: int, organization: Organization) -> int:
     return root_shard(group_name(number), organization.shard_count)
+
+
+async def test_a_group_stays_in_its_shard(database_url: str, organization: Organization) -> None:
+    """MWP-EVT-005, RULE-03: a Command that reached another shard's lane is sent back, never appended to that log."""
+    async with authority_on(database_url, organization) as authority:
+        await with_groups(authority, 0)
+        authority.finder.learn(group_name(0), ShardId(3 - _shard(0, organization)))
+        answer = refusal_of(await authority.answer(post(organization)))
+        assert (answer.code, answer.retryable) == (Code.BACKPRESSURE, True)
+        authority.finder.learn(group_name(0), ShardId(_shard(0, organization)))
+        assert (await authority.receipt(post(organization))).events[0].sequence == 2
+    await verified(database_url, organization)
+
+
+async def test_sessions_open_whatever_the_clock_of_the_process_says(
+    database_url: str, organization: Organization
+) -> None:
+    """RULE-29, TRU-6: the authority's own Command carries the database's time, which also judges it."""
+    async with authority_on(database_url, organization) as authority:
+        await with_groups(authority)
+        await run_sql(database_url, moved_clock.format("10 minutes"))
+
+        async def submit(raw: bytes) -> bytes:
+            return encode_answer(await authority.answer(raw))
+
+        key = organization.keys.authority
+        opener = SessionOpener(submit, authority.pool, organization.organization_id, key)
+        opened = await opener.open(coordinator.principal.id, coordinator.key_id)
+    assert isinstance(opened, SessionOpened)
+    assert opened.session_epoch == 1

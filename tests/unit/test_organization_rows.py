@@ -28,6 +28,7 @@ def no_keys_yet() -> BatchFacts:
         keys={},
         states={},
         organization_head=None,
+        group_shards={},
     )
 
 
@@ -70,3 +71,22 @@ def test_a_key_is_bound_with_all_its_boundaries() -> None:
     record_organization_event(agent_card_registered, payload, "urn:event:1", agents={}, facts=facts, rows=rows)
     assert rows.keys[0][3:] == ("2026-01-01T00:00:00Z", ends["validUntil"], ends["revokedAt"])
     assert facts.keys["urn:weavehold:key:a"].revoked_at == ends["revokedAt"]
+
+
+@pytest.mark.parametrize(
+    "moved",
+    [
+        {"revokedAt": "2026-02-01T00:00:00Z"},
+        {"validUntil": "2026-03-01T00:00:00Z"},
+        {"validFrom": "2025-01-01T00:00:00Z"},
+    ],
+    ids=["revoked", "shortened", "begun earlier"],
+)
+def test_a_later_card_cannot_move_the_boundaries_of_a_key(moved: dict[str, str]) -> None:
+    """TRU-2: a boundary that would be accepted and ignored is refused; the same key named unchanged is fine."""
+    facts, rows = no_keys_yet(), OrganizationRows()
+    payload = {"agentId": agent.id, "card": card_document(agent, publicKeys=[key("a", first.public_key)])}
+    record_organization_event(agent_card_registered, payload, "urn:event:1", agents={}, facts=facts, rows=rows)
+    assert key_conflict(facts, payload["card"]) is None
+    later = card_document(agent, 2, publicKeys=[key("a", first.public_key, **moved)])
+    assert "boundaries" in (key_conflict(facts, later) or "")
