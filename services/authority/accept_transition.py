@@ -13,6 +13,7 @@ Locks, in this order everywhere (RULE-03): the Organization's keys (shared) → 
 Agent rows sorted → identifiers sorted → Receipts sorted.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -80,7 +81,7 @@ async def accept_transition(
             await connection.rollback()
     except BaseException as error:
         cache.drop(needs.group_ids)
-        await _abandon(connection)
+        await _abandon(connection, error)
         if isinstance(error, UniqueViolation):
             raise RaceLost(str(error)) from error
         raise
@@ -96,7 +97,12 @@ def _require_shards(facts: BatchFacts, holder: str, held: Mapping[ShardId, int])
         raise ShardsLost(frozenset(lost))
 
 
-async def _abandon(connection: AsyncConnection[Any]) -> None:
-    """Roll back if the connection still can; a broken one is the lane's to replace."""
-    if not connection.closed and not connection.broken:
+async def _abandon(connection: AsyncConnection[Any], error: BaseException) -> None:
+    """Roll back if the connection still can; a broken one is the lane's to replace.
+
+    Whoever cancels waits no longer, so a cancelled transition says no more to the server: closing rolls it back.
+    """
+    if isinstance(error, asyncio.CancelledError):
+        await connection.close()
+    elif not connection.closed and not connection.broken:
         await connection.rollback()

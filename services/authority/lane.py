@@ -128,10 +128,6 @@ class Lane:
                 continue
             except Exception as error:  # noqa: BLE001 - sorted below: retried, or isolated down to one Command
                 fault = error
-                if isinstance(error, TimeoutError):
-                    # The answer may still come; it must not be taken for the next run's.
-                    await self._close()
-                    continue
                 if classify(error) is FaultKind.TRANSIENT:
                     await self._replace_broken()
                     continue
