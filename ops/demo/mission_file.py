@@ -32,6 +32,8 @@ def load_mission_file(path: Path) -> MissionFile:
         line = re.search(r"at line (\d+)", str(fault))
         number = int(line.group(1)) if line else text.count("\n") + 1
         raise MissionFileFault(path, number, f"not TOML: {fault}", "Correct the syntax") from fault
+    except RecursionError as fault:
+        raise MissionFileFault(path, 1, "values are nested too deep", "Nest them less") from fault
     source = Source(path, key_lines(text))
     try:
         file = msgspec.convert(tree, MissionFile)
@@ -48,19 +50,24 @@ def load_mission_file(path: Path) -> MissionFile:
 def _read(path: Path) -> str:
     """The text of the file."""
     try:
-        raw = path.read_bytes()
+        raw = _beginning(path, mission_file_bytes_max)
         if len(raw) > mission_file_bytes_max:
-            raise MissionFileFault(
-                path, 1, f"the file has {len(raw)} bytes", f"At most {mission_file_bytes_max} are read: split it"
-            )
+            problem = f"the file has more than {mission_file_bytes_max} bytes"
+            raise MissionFileFault(path, 1, problem, "Split it")
         return raw.decode()
     except OSError as fault:
         raise MissionFileFault(
             path, 0, f"cannot be read: {fault.strerror}", "Give the path of a Mission file"
         ) from fault
     except UnicodeDecodeError as fault:
-        line = path.read_bytes()[: fault.start].count(b"\n") + 1
+        line = fault.object[: fault.start].count(b"\n") + 1
         raise MissionFileFault(path, line, "not UTF-8", "Save the file as UTF-8") from fault
+
+
+def _beginning(path: Path, bytes_max: int) -> bytes:
+    """The bytes of a file, one more than allowed at most: a device may have no end. Raises OSError, ValueError."""
+    with path.open("rb") as opened:
+        return opened.read(bytes_max + 1)
 
 
 def _input_text(source: Source, where: KeyPath, item: WorkTable, job: Mapping[str, Any]) -> str:
@@ -72,15 +79,14 @@ def _input_text(source: Source, where: KeyPath, item: WorkTable, job: Mapping[st
         raise source.fault(where, f"inputFile is {named!r}, not a path", "Write a path relative to this file")
     path = source.path.parent / named
     try:
-        raw = path.read_bytes()
-        text = raw.decode()
-    except (OSError, UnicodeDecodeError) as fault:
-        problem = f"the input file {path} cannot be read: {fault}"
+        raw = _beginning(path, input_file_bytes_max)
+        if len(raw) > input_file_bytes_max:
+            problem = f"the input file {path} has more than {input_file_bytes_max} bytes"
+            raise source.fault(where, problem, "More does not fit a Work Contract: shorten it")
+        return raw.decode()
+    except (OSError, ValueError) as fault:
+        problem = f"the input file {str(path)!r} cannot be read: {fault}"
         raise source.fault(where, problem, "Name a UTF-8 text file relative to this file") from fault
-    if len(raw) > input_file_bytes_max:
-        problem = f"the input file {path} has {len(raw)} bytes"
-        raise source.fault(where, problem, f"At most {input_file_bytes_max} fit a Work Contract: shorten it")
-    return text
 
 
 def _with_input(source: Source, number: int, item: WorkTable) -> WorkTable:

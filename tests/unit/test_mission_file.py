@@ -262,7 +262,7 @@ def test_unreadable_files_are_faults(tmp_path):
     with pytest.raises(MissionFileFault, match=r"binary\.toml:2: not UTF-8"):
         load_mission_file(path)
     path.write_bytes(b"#" * 300_000)
-    with pytest.raises(MissionFileFault, match="300000 bytes"):
+    with pytest.raises(MissionFileFault, match="more than 262144 bytes"):
         load_mission_file(path)
 
 
@@ -288,6 +288,28 @@ values = st.recursive(
     ),
     max_leaves=4,
 )
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        ('inputFile = "/dev/zero"', "more than 65536 bytes"),
+        ('inputFile = "a\\u0000b"', "cannot be read"),
+        ("input = " + "[" * 3000 + "]" * 3000, "nested too deep"),
+        ("input = " + "[" * 200 + "]" * 200, "mission.toml:"),
+    ],
+    ids=["a device without an end", "a path with NUL", "3,000 deep", "200 deep"],
+)
+def test_hostile_values_are_faults_too(tmp_path, damage, told):
+    """OPS-2: neither a hang nor a traceback."""
+    with pytest.raises(MissionFileFault, match=told):
+        load_mission_file(written(tmp_path, good.replace('input = "a b c"', damage, 1)))
+
+
+def test_an_endless_mission_file_is_refused():
+    """OPS-2: a device is read no further than the limit."""
+    with pytest.raises(MissionFileFault, match="more than 262144 bytes"):
+        load_mission_file(Path("/dev/zero"))
 
 
 @given(
