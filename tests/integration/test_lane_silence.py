@@ -23,7 +23,8 @@ async def test_a_silent_connection_is_given_up_and_the_batch_runs_again(
             [(backend,)] = await rows(
                 database_url,
                 "SELECT pid FROM pg_stat_activity "
-                "WHERE application_name = 'test-lane' AND datname = current_database()",
+                "WHERE application_name = 'test-lane' AND datname = current_database() "
+                "ORDER BY backend_start DESC LIMIT 1",
             )
             os.kill(backend, signal.SIGSTOP)
             try:
