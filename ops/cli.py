@@ -89,6 +89,13 @@ def main() -> None:
         code = fault.exit_code if isinstance(fault, CommandFault) else 2
     except KeyboardInterrupt:
         code = 130
+    except Exception as error:
+        # Imported here: most commands end well, and some need neither database nor broker.
+        found = import_module("ops.server_fault").server_fault(error)
+        if found is None:
+            raise
+        print_fault(found, as_json="--json" in sys.argv)
+        code = found.exit_code
     sys.exit(code)
 
 

@@ -2,8 +2,12 @@
 -- such a Group).
 SELECT asked.group_id, place.chain_hash, last.sequence
 FROM unnest(%(group_ids)s::text[], %(sequences)s::bigint[]) AS asked (group_id, sequence)
-LEFT JOIN event_log place ON place.organization_id = %(organization_id)s AND place.group_id = asked.group_id
-    AND place.sequence = asked.sequence
+LEFT JOIN LATERAL (
+    SELECT e.chain_hash
+    FROM event_log e
+    WHERE e.organization_id = %(organization_id)s AND e.group_id = asked.group_id AND e.sequence = asked.sequence
+    LIMIT 1
+) place ON true
 LEFT JOIN LATERAL (
     SELECT l.sequence
     FROM event_log l

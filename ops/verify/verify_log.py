@@ -22,10 +22,13 @@ sql = load(__package__)
 
 
 class LogVerifier:
-    """Walks one shard's log after another and remembers where each Group's chain stands."""
+    """Walks one shard's log after another and remembers where each Group's chain stands.
+
+    Holds 1 chain hash per Group and, of the shard it walks, one number per Event.
+    """
 
     def __init__(self, connection: AsyncConnection[Any], organization_id: str, report: Report) -> None:
-        """Findings go into `report` under the checks `log`, `chain` and `signature`."""
+        """Findings go into `report` under the checks `log`, `chain`, `signature` and `receipts`."""
         self._connection = connection
         self._asked = {"organization_id": organization_id, "rows_max": page_rows_max}
         self._organization_id = organization_id
@@ -39,11 +42,21 @@ class LogVerifier:
         self._keys = {key_id: (principal, public_key) for key_id, principal, public_key in keys}
         for (shard_id,) in await (await self._connection.execute(sql.read_shards, self._asked)).fetchall():
             expected = 1
+            receipted = await self._receipted(shard_id)
             async for row in self._rows(shard_id):
                 if row[0] != expected:
                     self._find("log", row, f"shard {shard_id} goes from position {expected - 1} to {row[0]}")
                 expected = row[0] + 1
-                self._event(row)
+                event = self._event(row)
+                if event is not None and event.command_hash is not UNSET and row[0] not in receipted:
+                    self._find("receipts", row, f"Event {event.event_id} belongs to a Command without a Receipt")
+
+    async def _receipted(self, shard_id: int) -> set[int]:
+        """The positions of a shard that stand in some Receipt."""
+        cursor = await self._connection.execute(
+            sql.read_receipted_positions, self._asked | {"shard_id": shard_id}, binary=True
+        )
+        return {first + place for first, count in await cursor.fetchall() for place in range(count)}
 
     async def _rows(self, shard_id: int) -> AsyncIterator[tuple[Any, ...]]:
         after = 0
@@ -56,7 +69,8 @@ class LogVerifier:
                 return
             after = page[-1][0]
 
-    def _event(self, row: tuple[Any, ...]) -> None:
+    def _event(self, row: tuple[Any, ...]) -> Event | None:
+        """Verify one row; the Event when it can be read."""
         _, incarnation, group_id, sequence, event_id, kind, revision, signing_hash, chain_hash, raw = row
         self._report.count("log")
         last, previous = self._heads.get(group_id, (0, chain_start(self._organization_id, group_id)))
@@ -68,7 +82,7 @@ class LogVerifier:
         except (ValueError, msgspec.MsgspecError) as error:
             self._find("chain", row, f"the stored Event cannot be read: {error}")
             self._heads[group_id] = (sequence, chain_hash)
-            return
+            return None
         computed = SigningHash(hashlib.sha256(unsigned).digest())
         if computed != signing_hash:
             self._find("chain", row, "the stored bytes no longer have the signing hash that was recorded")
@@ -88,6 +102,7 @@ class LogVerifier:
             self._find("chain", row, "the signed previous hash is not that of the Event before it")
         self._signature(event, unsigned, row)
         self._heads[group_id] = (sequence, chain_hash)
+        return event
 
     def _signature(self, event: Event, unsigned: bytes, row: tuple[Any, ...]) -> None:
         self._report.count("signature")

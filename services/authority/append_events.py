@@ -1,7 +1,6 @@
 """From decided drafts to signed Events: places in Group and shard, chain hash, salt, signature, canonical bytes."""
 
 import hashlib
-import secrets
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
@@ -23,6 +22,7 @@ from contracts.documents.common import Actor
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.signature import SigningKey
 from services.authority.decision import EventDraft
+from services.process.unique import random_bytes
 
 _salt_bytes = 16
 
@@ -111,7 +111,7 @@ class EventAppender:
         history = {
             "incarnation": self._incarnation,
             "previousHash": previous.hex(),
-            "salt": secrets.token_hex(_salt_bytes),
+            "salt": random_bytes(_salt_bytes).hex(),
         }
         document: dict[str, Any] = {
             "protocolVersion": "0.1",

@@ -5,7 +5,7 @@ nothing rests on who forwarded it.
 """
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Final
@@ -25,7 +25,7 @@ from services.authority.lane import Lane, overloaded, retry_after_ms
 from services.authority.route import ShardFinder
 from services.process.database import FaultKind, classify
 from services.process.logs import bind_correlation, get_log
-from services.process.metrics import Counter
+from services.process.metrics import Counter as CounterMetric
 
 queue_group: Final = "authority"
 in_flight_max: Final = 8_192
@@ -57,7 +57,7 @@ class Ingress:
         lanes: Mapping[ShardId, Lane],
         holders: Callable[[ShardId], str | None],
         registry_version: Callable[[], int],
-        answered: Counter,
+        answered: CounterMetric,
         on_failures: Callable[[Sequence[AuthenticationFailure]], None],
     ) -> None:
         """`lanes` is the live map of the shards held here; `holders` names the process that holds another one."""
@@ -73,6 +73,7 @@ class Ingress:
         self._arrived: deque[_Arrived] = deque()
         self._wake = asyncio.Event()
         self._in_flight: set[asyncio.Task[None]] = set()
+        self._outcomes: Counter[str] = Counter()
         self._taken = 0
         self._taken_bytes = 0
         self._idle = asyncio.Event()
@@ -105,7 +106,7 @@ class Ingress:
         if self._taken >= in_flight_max or self._taken_bytes + len(arrived.raw) > in_flight_bytes_max:
             message = f"{self._taken} Commands of {self._taken_bytes} bytes are in flight; send the same Command again"
             refusal = reject(Code.BACKPRESSURE, message, retryable=True, retry_after_ms=retry_after_ms)
-            self._answered.add(outcome=refusal.code.value)
+            self._outcomes[refusal.code.value] += 1
             await arrived.respond(encode_answer(refusal))
             return
         self._idle.clear()
@@ -118,6 +119,7 @@ class Ingress:
         """Verify what arrived, batch after batch. Several tasks may run this; each keeps one admission process busy."""
         while True:
             beat()
+            self._count_outcomes()
             if not self._arrived:
                 self._wake.clear()
                 try:
@@ -132,6 +134,12 @@ class Ingress:
                 self._in_flight.add(task)
                 task.add_done_callback(self._in_flight.discard)
 
+    def _count_outcomes(self) -> None:
+        """Move what was counted into the metric: once per batch, not once per Command."""
+        for outcome, count in self._outcomes.items():
+            self._answered.add(count, outcome=outcome)
+        self._outcomes.clear()
+
     async def drained(self) -> None:
         """Wait until everything taken so far is answered, also what is just being verified."""
         await self._idle.wait()
@@ -140,7 +148,7 @@ class Ingress:
         """Answer one Command. A reply that is lost costs a retry: the Receipt waits for it."""
         try:
             answer = await self._answer_to(arrived, admission)
-            self._answered.add(outcome=_outcome(answer))
+            self._outcomes[_outcome(answer)] += 1
             await arrived.respond(answer if isinstance(answer, bytes) else encode_answer(answer))
         except BrokerError as error:
             log.warning("reply_lost", error=str(error) or type(error).__name__)

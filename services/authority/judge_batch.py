@@ -142,7 +142,7 @@ class BatchJudge:
             return reject(Code.INVALID_COMMAND, f"{error}: publish large content as an Artifact")
         late = isinstance(decision, LateResult)
         receipt = self._record(routed, events, Outcome.RECORDED_AS_EVIDENCE if late else Outcome.ACCEPTED)
-        return _stored_answer(receipt)
+        return _stored_answer(receipt) if late else Accepted(receipt)
 
     def _misrouted(self, routed: Routed) -> Rejection | None:
         """A Group's history stands in one shard's log for ever: only that shard's lock excludes everybody else."""

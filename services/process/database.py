@@ -35,6 +35,10 @@ pool_idle_seconds: Final = 300.0
 pool_reconnect_seconds: Final = 30.0
 """Seconds of one series of attempts to replace a lost connection; the next request starts another."""
 
+lookup_plans: Final = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"
+"""Every statement of ours looks rows up by a key. A plan that was made and kept while the tables were empty would
+otherwise scan them whole, for ever more slowly, until someone analyzes them."""
+
 type Connection = AsyncConnection[tuple[Any, ...]]
 type Pool = AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]
 
@@ -59,6 +63,7 @@ def connection_string(url: str, *, name: str, timeouts: Timeouts = default_timeo
         "statement_timeout": timeouts.statement,
     }
     settings = " ".join(f"-c {option}={int(seconds * 1000)}" for option, seconds in options.items())
+    settings = f"{settings} {lookup_plans}"
     given = conninfo_to_dict(url)
     bounds: dict[str, str | int] = {
         "application_name": name,

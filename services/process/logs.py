@@ -5,15 +5,26 @@ Standard output stays free for results (OPS-2). Library loggers (broker client, 
 
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import MutableMapping
+from contextvars import ContextVar, Token
 from typing import Any, Final
 
 import structlog
 from structlog.typing import FilteringBoundLogger, Processor
 
+_correlation: Final[ContextVar[str | None]] = ContextVar("correlation", default=None)
+
+
+def _add_correlation(_log: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    correlation_id = _correlation.get()
+    if correlation_id is not None:
+        event.setdefault("correlation_id", correlation_id)
+    return event
+
+
 _SHARED: Final[tuple[Processor, ...]] = (
     structlog.contextvars.merge_contextvars,
+    _add_correlation,
     structlog.processors.add_log_level,
     structlog.processors.TimeStamper(fmt="iso", utc=True, key="at"),
     structlog.processors.StackInfoRenderer(),
@@ -56,8 +67,20 @@ def get_log(name: str) -> FilteringBoundLogger:
     return log
 
 
-@contextmanager
-def bind_correlation(correlation_id: str, **facts: Any) -> Iterator[None]:
-    """Put the correlation ID (a Command's Action ID, an Event ID) and facts on every log line inside the block."""
-    with structlog.contextvars.bound_contextvars(correlation_id=correlation_id, **facts):
-        yield
+class bind_correlation:  # noqa: N801 - used as a verb: `with bind_correlation(…):`
+    """Put the correlation ID (a Command's Action ID, an Event ID) on every log line inside the block.
+
+    Entered for every Command: it costs one context variable and nothing more until a line is really written.
+    """
+
+    __slots__ = ("_correlation_id", "_token")
+
+    def __init__(self, correlation_id: str) -> None:
+        self._correlation_id = correlation_id
+        self._token: Token[str | None]
+
+    def __enter__(self) -> None:
+        self._token = _correlation.set(self._correlation_id)
+
+    def __exit__(self, *_error: object) -> None:
+        _correlation.reset(self._token)

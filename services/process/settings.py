@@ -81,7 +81,7 @@ class Environment:
         """A URL (or comma-separated URLs) with one of the schemes."""
         value = self.text(variable, remedy=remedy)
         for part in value.split(","):
-            if urlsplit(part).scheme not in schemes:
+            if _scheme(part) not in schemes:
                 raise SettingsFault(variable, f"is {redact_url(part)!r}", f"Use a URL with {' or '.join(schemes)}")
         return value
 
@@ -97,6 +97,14 @@ class Environment:
     def path(self, variable: str, default: Path) -> Path:
         """A file-system path; need not exist."""
         return Path(self.optional(variable) or default).expanduser()
+
+
+def _scheme(url: str) -> str | None:
+    """The scheme of a URL, None for what is none."""
+    try:
+        return urlsplit(url).scheme
+    except ValueError:
+        return None
 
 
 def redact_url(url: str) -> str:

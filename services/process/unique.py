@@ -10,13 +10,40 @@ import time
 import uuid
 from typing import Final
 
+_random_bytes_kept: Final = 4_096
+"""Random bytes taken from the kernel at once: names are made by the hundred, and each call costs."""
+
+
+class _RandomBytes:
+    """The kernel's random bytes in portions; no byte is given twice. Not shared between processes or threads."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+        self._next = 0
+        self._owner = 0
+
+    def take(self, count: int) -> bytes:
+        """`count` bytes, at most `_random_bytes_kept`."""
+        end = self._next + count
+        if end > len(self._kept) or self._owner != os.getpid():
+            self._kept, self._owner, end = os.urandom(_random_bytes_kept), os.getpid(), count
+            self._next = 0
+        taken = self._kept[self._next : end]
+        self._next = end
+        return taken
+
+
+random_bytes = _RandomBytes().take
+"""Bytes for names and salts made by the event loop's thread."""
+
+_RANDOM_BYTES: Final = 10
 _RANDOM_BITS: Final = 74
 
 
 def uuid7_urn() -> str:
     """A new name; unique by 74 random bits within one millisecond. Its time decides nothing."""
     milliseconds = time.time_ns() // 1_000_000
-    random = secrets.randbits(_RANDOM_BITS)
+    random = int.from_bytes(random_bytes(_RANDOM_BYTES)) & (1 << _RANDOM_BITS) - 1
     high, low = random >> 62, random & (1 << 62) - 1
     return uuid.UUID(int=milliseconds << 80 | 0x7 << 76 | high << 64 | 0b10 << 62 | low).urn
 

@@ -107,3 +107,31 @@ def test_init_without_a_database_uses_the_embedded_one(servers_directory: Path) 
     assert json.loads(made.stdout)["shards"] == 4
     assert (directory / "postgres" / "data" / "PG_VERSION").exists()
     assert not (directory / "postgres" / "data" / "postmaster.pid").exists()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["verify"], ["group", "show", "urn:test:group"], ["group", "events", "urn:test:group"], ["cursor", "show"]],
+)
+def test_a_database_that_is_away_is_one_message(arguments: list[str], tmp_path: Path) -> None:
+    """OPS-2: no traceback, a remedy, exit code 1, one object with --json."""
+    variables = {
+        "WEAVEHOLD_DATABASE_URL": "postgresql://somebody:secret@127.0.0.1:1/absent",
+        "WEAVEHOLD_NATS_URL": "nats://127.0.0.1:1",
+        "WEAVEHOLD_ORGANIZATION": "urn:test:organization",
+    }
+    ended = weavehold(*arguments, "--json", cwd=tmp_path, **variables)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("weavehold: the database cannot be used: ")
+    assert "Traceback" not in ended.stderr
+    assert "secret" not in ended.stderr
+    assert json.loads(ended.stdout)["fault"] in ended.stderr
+
+
+def test_a_database_without_our_schema_is_one_message(empty_database_url: str, tmp_path: Path) -> None:
+    """OPS-2: what is missing, and the command that makes it."""
+    variables = {"WEAVEHOLD_DATABASE_URL": empty_database_url, "WEAVEHOLD_ORGANIZATION": "urn:test:organization"}
+    ended = weavehold("group", "show", "urn:test:group", cwd=tmp_path, **variables)
+    assert ended.returncode == 1
+    assert "Run `weavehold migrate`" in ended.stderr
+    assert "Traceback" not in ended.stderr

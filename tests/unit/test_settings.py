@@ -37,6 +37,7 @@ def test_the_signing_key_defaults_to_the_services_own_and_can_be_set() -> None:
         ("WEAVEHOLD_ORGANIZATION", "urn:x:" + "y" * 600, "absolute URI"),
         ("WEAVEHOLD_DATABASE_URL", "", "postgresql://"),
         ("WEAVEHOLD_DATABASE_URL", "mysql://db", "postgresql or postgres"),
+        ("WEAVEHOLD_DATABASE_URL", "postgresql://x@[::1", "postgresql or postgres"),
         ("WEAVEHOLD_NATS_URL", "nats:4222,http://x", "nats or tls"),
         ("WEAVEHOLD_HEALTH_PORT", "eighty", "0 to 65535"),
         ("WEAVEHOLD_HEALTH_PORT", "65536", "0 to 65535"),

@@ -1,9 +1,19 @@
--- For each asked Group that exists: its shard, the Principal's Membership there (null without one), and its head.
+-- One probe of a key each (LATERAL with LIMIT 1): a join may be planned as a scan. For each asked Group that exists: its shard, the Principal's Membership there (null without one), and its head.
 SELECT g.group_id, g.shard_id, m.body, last.incarnation, last.sequence, last.chain_hash
 FROM unnest(%(group_ids)s::text[]) AS asked (group_id)
-JOIN mission_group g ON g.organization_id = %(organization_id)s AND g.group_id = asked.group_id
-LEFT JOIN entity m ON m.organization_id = g.organization_id AND m.group_id = g.group_id
-    AND m.kind = 'membership' AND m.entity_id = %(principal_id)s
+CROSS JOIN LATERAL (
+    SELECT mg.organization_id, mg.group_id, mg.shard_id
+    FROM mission_group mg
+    WHERE mg.organization_id = %(organization_id)s AND mg.group_id = asked.group_id
+    LIMIT 1
+) g
+LEFT JOIN LATERAL (
+    SELECT en.body
+    FROM entity en
+    WHERE en.organization_id = g.organization_id AND en.group_id = g.group_id
+        AND en.kind = 'membership' AND en.entity_id = %(principal_id)s
+    LIMIT 1
+) m ON true
 CROSS JOIN LATERAL (
     SELECT e.incarnation, e.sequence, e.chain_hash
     FROM event_log e
