@@ -8,6 +8,8 @@ import msgspec
 import typer
 from rich.console import Console
 
+from ops.cells import line
+
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 """The option that every command has."""
 
@@ -25,7 +27,9 @@ def print_result(
 
 def print_fault(fault: Exception, *, as_json: bool) -> None:
     """Print why a command ended: on stderr for people, and as `{"fault": …}` on stdout with `--json`."""
-    sys.stderr.write(f"weavehold: {fault}\n")
+    for text in str(fault).splitlines() or [""]:
+        # What is quoted here may come from outside: it is shown, never obeyed by a terminal.
+        sys.stderr.write(f"weavehold: {line(text)}\n")
     if as_json:
         sys.stdout.write(msgspec.json.encode({"fault": str(fault)}).decode() + "\n")
         sys.stdout.flush()

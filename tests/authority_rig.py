@@ -35,6 +35,9 @@ from services.process.unique import uuid7_urn
 
 coordinator = SigningKey.generate(Actor(type=ActorType.AGENT, id="urn:weavehold:agent:coordinator"))
 
+moved_clock = """CREATE OR REPLACE FUNCTION weavehold_clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS
+$$ SELECT clock_timestamp() + interval '{}' $$"""
+
 
 class InProcessAuthority:
     """One authority process's heart. `held` is what it believes to hold; `connection` is its lane's."""

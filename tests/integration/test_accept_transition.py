@@ -23,6 +23,7 @@ from services.process.unique import uuid7_urn
 from tests.authority_rig import (
     authority_on,
     coordinator,
+    moved_clock,
     post,
     receipt_of,
     refusal_of,
@@ -32,9 +33,6 @@ from tests.authority_rig import (
     with_groups,
 )
 from tests.fault_proxy import FaultProxy
-
-moved_clock = """CREATE OR REPLACE FUNCTION weavehold_clock() RETURNS timestamptz LANGUAGE sql VOLATILE AS
-$$ SELECT clock_timestamp() + interval '{}' $$"""
 
 
 async def test_one_transition_is_visible_whole(database_url: str, organization: Organization) -> None:

@@ -14,8 +14,7 @@ from contracts.signature import SigningKey
 from contracts.timestamps import format_timestamp
 from ops.bench.workload import create_mission, group_name, register_agent, signed_command
 from ops.init import Organization
-from tests.authority_rig import InProcessAuthority, authority_on, refusal_of, rows, run_sql, verified
-from tests.integration.test_accept_transition import moved_clock
+from tests.authority_rig import InProcessAuthority, authority_on, moved_clock, refusal_of, rows, run_sql, verified
 from tests.mission_documents import contract, selection_basis
 
 coordinator = SigningKey.generate(Actor(type=ActorType.AGENT, id="urn:weavehold:agent:lead"))

@@ -8,6 +8,7 @@ from ops.init import Organization
 from services.authority.shard_leases import ShardLeases
 from services.process.database import Pool, open_pool
 from services.process.unique import default_instance, holder_name
+from tests.authority_rig import moved_clock, run_sql
 
 
 @pytest.fixture
@@ -39,6 +40,16 @@ async def test_a_process_that_ended_in_order_leaves_all_its_shards_at_once(
     assert (await second.renew()).held == {}
     await first.release(list(held))
     assert len((await second.renew()).held) == 3
+
+
+async def test_a_lease_from_before_the_clock_stepped_back_is_free(
+    pool: Pool, organization: Organization, database_url: str
+) -> None:
+    """ACC-2: a holder that died for good does not keep its shards for as long as the clock had been ahead."""
+    await run_sql(database_url, moved_clock.format("1 hour"))
+    await leases(pool, organization, "authority-1").renew()
+    await run_sql(database_url, moved_clock.format("0 seconds"), "DELETE FROM authority_process")
+    assert (await leases(pool, organization, "authority-2").renew()).held == {0: 2, 1: 2, 2: 2}
 
 
 def test_instances_without_a_name_differ_between_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
