@@ -2,13 +2,16 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 from rich.console import Console
 
 from ops.cells import line
+
+piped_columns: Final = 400
+"""Columns of a table that nobody looks at directly."""
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout.")]
 """The option that every command has."""
@@ -22,7 +25,8 @@ def print_result(
         sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
         sys.stdout.flush()
     else:
-        people(Console(highlight=False, soft_wrap=True))
+        # A pipe has no width: identifiers stay whole there, to be searched and copied.
+        people(Console(highlight=False, soft_wrap=True, width=None if sys.stdout.isatty() else piped_columns))
 
 
 def print_fault(fault: Exception, *, as_json: bool) -> None:

@@ -12,7 +12,7 @@ from ops.output import JsonOption, print_result
 
 
 def command(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the SQL that would run; touch nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the SQL that would run; change no schema.")] = False,
     directory: DirectoryOption = default_directory,
     as_json: JsonOption = False,
 ) -> None:

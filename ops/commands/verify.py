@@ -9,12 +9,12 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ops.cells import cell
+from ops.cells import cell, line
 from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
 from ops.output import JsonOption, print_result
 from ops.running_stack import broker_access, database_access
-from ops.verify.finding import Report
+from ops.verify.finding import Finding, Report
 from ops.verify.run import projection_files, verify_all
 
 
@@ -66,6 +66,15 @@ def described(report: Report) -> dict[str, Any]:
     }
 
 
+def _place(finding: Finding) -> str:
+    """Where a finding is, in words."""
+    group = None if finding.group_id is None else f"Group {finding.group_id}"
+    shard = None if finding.shard_id is None or group else f"shard {finding.shard_id}"
+    sequence = None if finding.sequence is None else f"sequence {finding.sequence}"
+    position = None if finding.position is None or sequence else f"position {finding.position}"
+    return ", ".join(part for part in (group, shard, sequence, position) if part)
+
+
 def show(console: Console, report: Report) -> None:
     """The report as tables."""
     table = Table("check", "examined", "findings")
@@ -74,7 +83,5 @@ def show(console: Console, report: Report) -> None:
         table.add_row(cell(check), cell(report.examined.get(check, 0)), cell(found[check]))
     console.print(table)
     for finding in report.findings:
-        where = finding.group_id or (f"shard {finding.shard_id}" if finding.shard_id is not None else "")
-        place = finding.sequence if finding.sequence is not None else finding.position
-        console.print(cell(f"{finding.check}: {where} {'' if place is None else place}: {finding.message}"))
+        console.print(line(": ".join(part for part in (finding.check, _place(finding), finding.message) if part)))
     console.print(cell("everything agrees" if report.ok else f"{report.found} findings"))

@@ -11,7 +11,9 @@ from psycopg import AsyncConnection
 from contracts.canonical import signing_bytes
 from contracts.chain import ChainHash, SigningHash, chain_next, chain_start
 from contracts.event import Event
+from contracts.identifiers import organization_shard
 from contracts.signature import base64url_bytes, verify_ed25519
+from contracts.timestamps import format_timestamp
 from ops.verify.finding import Finding, Report
 from services.process.statements import load
 
@@ -24,7 +26,7 @@ sql = load(__package__)
 class LogVerifier:
     """Walks one shard's log after another and remembers where each Group's chain stands.
 
-    Holds 1 chain hash per Group and, of the shard it walks, one number per Event.
+    Holds one chain hash per Group and, of the shard it walks, one number per Event.
     """
 
     def __init__(self, connection: AsyncConnection[Any], organization_id: str, report: Report) -> None:
@@ -43,13 +45,23 @@ class LogVerifier:
         for (shard_id,) in await (await self._connection.execute(sql.read_shards, self._asked)).fetchall():
             expected = 1
             receipted = await self._receipted(shard_id)
+            groups = await self._groups(shard_id)
             async for row in self._rows(shard_id):
                 if row[0] != expected:
                     self._find("log", row, f"shard {shard_id} goes from position {expected - 1} to {row[0]}")
                 expected = row[0] + 1
+                if row[2] not in groups:
+                    self._find("log", row, f"the Group is not registered in shard {shard_id}")
                 event = self._event(row)
                 if event is not None and event.command_hash is not UNSET and row[0] not in receipted:
                     self._find("receipts", row, f"Event {event.event_id} belongs to a Command without a Receipt")
+
+    async def _groups(self, shard_id: int) -> set[str]:
+        """The Groups of a shard; "" stands for the Organization's own history in shard 0."""
+        asked = self._asked | {"shard_id": shard_id}
+        cursor = await self._connection.execute(sql.read_shard_groups, asked, binary=True)
+        named = {name for (name,) in await cursor.fetchall()}
+        return named | {""} if shard_id == organization_shard else named
 
     async def _receipted(self, shard_id: int) -> set[int]:
         """The positions of a shard that stand in some Receipt."""
@@ -71,7 +83,7 @@ class LogVerifier:
 
     def _event(self, row: tuple[Any, ...]) -> Event | None:
         """Verify one row; the Event when it can be read."""
-        _, incarnation, group_id, sequence, event_id, kind, revision, signing_hash, chain_hash, raw = row
+        _, incarnation, group_id, sequence, event_id, kind, revision, signing_hash, chain_hash, raw, accepted_at = row
         self._report.count("log")
         last, previous = self._heads.get(group_id, (0, chain_start(self._organization_id, group_id)))
         if sequence != last + 1:
@@ -88,12 +100,13 @@ class LogVerifier:
             self._find("chain", row, "the stored bytes no longer have the signing hash that was recorded")
         if chain_next(previous, computed) != chain_hash:
             self._find("chain", row, "the chain hash does not follow from the Event before it")
-        columns = (incarnation, group_id, event_id, kind)
+        columns = (incarnation, group_id, event_id, kind, format_timestamp(accepted_at))
         if columns != (
             event.history.incarnation,
             "" if event.group_id is UNSET else event.group_id,
             event.event_id,
             event.kind,
+            event.occurred_at,
         ):
             self._find("log", row, "the row's columns do not say what the signed Event says")
         if event.sequence is not UNSET and (event.sequence, event.aggregate_revision) != (sequence, revision):

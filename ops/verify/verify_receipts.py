@@ -4,29 +4,34 @@ import hashlib
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 from psycopg import AsyncConnection
 
 from contracts.bounds import command_bytes_max
 from contracts.canonical import parse_strict, signing_bytes
+from contracts.command import Command
 from contracts.event import Event
-from contracts.receipt import Receipt
+from contracts.receipt import Outcome, Receipt
 from ops.verify.finding import Finding, Report
 from ops.verify.verify_log import sql
+from services.authority.decide import identifiers_claimed
+from services.process.arrays import BytesColumn, TextColumn
 
 page_rows_max: Final = 1_000
 """Receipts read in one page."""
 
 
 async def verify_receipts(connection: AsyncConnection[Any], organization_id: str, report: Report) -> None:
-    """Each Receipt names exactly the Events of its Command."""
+    """Each Receipt says what its Event says; its Command was admitted, and the names it claimed are taken."""
     asked: dict[str, Any] = {"organization_id": organization_id, "rows_max": page_rows_max}
     after = {"actor_id": "", "action_id": ""}
     while True:
         cursor = await connection.execute(sql.read_receipts_page, asked | after, binary=True)
         page = await cursor.fetchall()
+        admitted, claimed = await _recorded(connection, asked, page)
         for row in page:
             report.count("receipts")
-            if (problem := _problem(row)) is not None:
+            if (problem := _problem(row) or _missing(row, admitted, claimed)) is not None:
                 report.add(_finding(row, problem))
         if len(page) < page_rows_max:
             break
@@ -49,9 +54,54 @@ def _problem(row: tuple[Any, ...]) -> str | None:
         return f"{name} keeps Command bytes of another signing hash"
     if [recorded.event_id for recorded in receipt.events] != event_ids:
         return f"{name} names {len(receipt.events)} Events; the log has other ones at that place"
-    if event is None or event.command_hash != digest:
+    return _event_problem(name, receipt, event)
+
+
+def _event_problem(name: str, receipt: Receipt, event: Event | None) -> str | None:
+    if event is None or event.command_hash != receipt.command_hash:
         return f"{name} points to an Event of another Command"
+    told = (receipt.accepted_at, receipt.group_id, receipt.aggregate_revision)
+    if told != (event.occurred_at, event.group_id, _revision(event, receipt)):
+        return f"{name} tells another time, Group or revision than its Event"
     return None
+
+
+def _revision(event: Event, receipt: Receipt) -> int:
+    """The revision that a Receipt must tell; an Organization-scoped Event has none in its document."""
+    return receipt.aggregate_revision if event.aggregate_revision is UNSET else event.aggregate_revision
+
+
+async def _recorded(
+    connection: AsyncConnection[Any], asked: dict[str, Any], page: list[tuple[Any, ...]]
+) -> tuple[set[bytes], set[str]]:
+    """Which signing hashes of a page of Receipts were admitted, and which of the names they claim are taken."""
+    hashes = BytesColumn(row[2] for row in page)
+    names = TextColumn({name for row in page for name in _claims(row)})
+    cursor = await connection.execute(sql.read_admitted, asked | {"signing_hashes": hashes}, binary=True)
+    admitted = {signing_hash for (signing_hash,) in await cursor.fetchall()}
+    cursor = await connection.execute(sql.read_taken, asked | {"identifiers": names}, binary=True)
+    return admitted, {name for (name,) in await cursor.fetchall()}
+
+
+def _missing(row: tuple[Any, ...], admitted: set[bytes], claimed: set[str]) -> str | None:
+    name = f"the Command {row[1]} by {row[0]}"
+    if row[2] not in admitted:
+        return f"{name} was accepted without an admission record"
+    if free := [claim for claim in _claims(row) if claim not in claimed]:
+        return f"{name} named {free[0]}, which counts as free"
+    return None
+
+
+def _claims(row: tuple[Any, ...]) -> list[str]:
+    """The identifiers that an accepted Command claimed; none when its bytes or Receipt cannot be read."""
+    try:
+        receipt = msgspec.json.decode(row[6], type=Receipt)
+        command = msgspec.convert(parse_strict(row[7], command_bytes_max), Command)
+    except (ValueError, msgspec.MsgspecError):
+        return []
+    if receipt.outcome is not Outcome.ACCEPTED:
+        return []
+    return [name for name, _ in identifiers_claimed(command)]
 
 
 def _finding(row: tuple[Any, ...], problem: str) -> Finding:

@@ -72,6 +72,7 @@ async def test_an_untouched_history_agrees(database_url: str, history: Organizat
         "signature": 11,
         "receipts": 11,
         "state": 3,
+        "keys": 1,
         "cursors": 2,
         "projections": 2,
     }
@@ -154,6 +155,25 @@ async def test_a_changed_receipt_is_named(statement: str, database_url: str, his
     """MWP-EVT-003: Receipts and Events are compared both ways."""
     await run_sql(database_url, statement)
     assert {finding.check for finding in await findings(database_url, history)} == {"receipts"}
+
+
+@pytest.mark.parametrize(
+    ("statement", "check"),
+    [
+        ("UPDATE receipt SET receipt = replace(encode(receipt, 'escape'), 'T', 't')::bytea", "receipts"),
+        ("UPDATE event_log SET accepted_at = accepted_at + interval '9 hours'", "log"),
+        ("DELETE FROM identifier", "receipts"),
+        ("DELETE FROM admission", "receipts"),
+        ("DELETE FROM mission_group", "log"),
+        ("UPDATE signing_key SET public_key = sha256('x') WHERE principal_type = 'agent'", "keys"),
+    ],
+)
+async def test_what_stands_beside_the_log_is_compared_too(
+    statement: str, check: str, database_url: str, history: Organization
+) -> None:
+    """NEW-4, TRU-2, TRU-4: Receipts' words, times, names, admissions, shards and keys agree with what was signed."""
+    await run_sql(database_url, *untriggered, statement)
+    assert check in {finding.check for finding in await findings(database_url, history)}
 
 
 async def test_a_changed_row_of_a_projection_is_named(database_url: str, history: Organization, tmp_path: Path) -> None:
