@@ -203,7 +203,9 @@ class Board:
         """A counter of the running process."""
         url = f"http://127.0.0.1:{int(self._port_file.read_text())}/metrics"
         text = (await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read())).decode()
-        return next(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"weavehold_{name}_total"))
+        lines = [line for line in text.splitlines() if line.startswith(f"weavehold_{name}_total")]
+        # What was never counted is not shown yet.
+        return float(lines[0].split()[-1]) if lines else 0.0
 
 
 async def until(holds, seconds: float = 30.0) -> None:

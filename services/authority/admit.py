@@ -1,18 +1,7 @@
-"""Admission: bytes in, a verified Command out. The CPU work runs in a few processes of their own.
+"""Admission: bytes in, a verified Command out: size, strict parse, schema, signature."""
 
-An admission process holds nothing of value: killed at any instruction, its batch is verified again by its successor.
-"""
-
-import asyncio
 import hashlib
-import multiprocessing
-import multiprocessing.connection
-import os
-import threading
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from typing import Final
 
 from msgspec import UNSET
 
@@ -23,15 +12,10 @@ from contracts.rejection import Code, reject
 from contracts.verification import KeyResolver, VerificationFailure, Verified, verify_document, verify_parsed
 from services.authority.admitted import Admitted, AuthenticationFailure, Refused, SignedFact
 from services.authority.decide import nested_documents
-from services.authority.key_cache import KeysUnavailable, SynchronousKeyResolver
-from services.process.logs import configure_logs, get_log
+from services.authority.key_cache import KeysUnavailable
+from services.process.logs import get_log
 
 log = get_log(__name__)
-
-admission_batch_max: Final = 32
-"""Commands verified in one call to an admission process."""
-respawns_max: Final = 3
-"""Broken pools replaced within one batch before its Commands get a retryable answer."""
 
 Admission = Admitted | Refused
 """Admission's answer to one Command."""
@@ -79,79 +63,23 @@ def _refused(raw: bytes, failure: VerificationFailure, command: Command | None) 
     return Refused(reject(Code.AUTH_INVALID_SIGNATURE, "signed document rejected"), audit)
 
 
-# --- the admission processes -------------------------------------------------------------------------------------
-
-_resolver: SynchronousKeyResolver | None = None
-
-
-def _start_process(database_url: str, organization_id: str) -> None:
-    """Set up one admission process: its own view of the keys, and its end when its parent ends."""
-    global _resolver  # noqa: PLW0603 - one resolver per process, set once by the pool's initializer
-    configure_logs("admission", "warning")
-    _resolver = SynchronousKeyResolver(database_url, organization_id)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def _end_with(sentinel: int) -> None:
-    multiprocessing.connection.wait([sentinel])
-    os._exit(0)
-
-
-def _admit_batch(raws: Sequence[bytes], registry_version: int) -> list[Admission]:
-    assert _resolver is not None  # noqa: S101 - the pool's initializer ran first
-    _resolver.at_least(registry_version)
-    return [_admit_safely(raw, _resolver) for raw in raws]
+def admit_batch(raws: Sequence[bytes], keys: KeyResolver) -> list[Admission]:
+    """Several Commands, each judged alone: one that admission cannot digest never takes its neighbours down with it."""
+    return [_admit_safely(raw, keys) for raw in raws]
 
 
 def _admit_safely(raw: bytes, keys: KeyResolver) -> Admission:
-    """One Command that admission cannot digest never takes its neighbours down with it."""
     try:
         return admit_one(raw, keys)
     except KeysUnavailable as fault:
-        return _unavailable(str(fault))
+        return unavailable(str(fault))
     except Exception:
         log.exception("admission_failed", document_sha256=hashlib.sha256(raw).hexdigest())
         return Refused(reject(Code.INTERNAL_ERROR, "the Command could not be examined; nothing was changed"))
 
 
-def _unavailable(why: str) -> Refused:
+def unavailable(why: str) -> Refused:
+    """The answer to a Command that could not be verified now."""
     return Refused(
         reject(Code.BACKPRESSURE, f"{why}; send the same Command again", retryable=True, retry_after_ms=1_000)
     )
-
-
-class AdmissionPool:
-    """A few admission processes. `admit` may be called from any task of one event loop."""
-
-    def __init__(self, database_url: str, organization_id: str, processes: int) -> None:
-        """`processes` of 1 suits two cores: PostgreSQL and the broker want the other."""
-        self._initargs = (database_url, organization_id)
-        self._processes = processes
-        self._pool = self._new_pool()
-
-    def _new_pool(self) -> ProcessPoolExecutor:
-        return ProcessPoolExecutor(
-            self._processes,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=_start_process,
-            initargs=self._initargs,
-        )
-
-    async def admit(self, raws: Sequence[bytes], registry_version: int) -> list[Admission]:
-        """Verify up to `admission_batch_max` Commands together. A process that dies is replaced and asked again."""
-        loop = asyncio.get_running_loop()
-        for _ in range(respawns_max):
-            pool = self._pool
-            try:
-                return await loop.run_in_executor(pool, _admit_batch, raws, registry_version)
-            except BrokenProcessPool:
-                if self._pool is pool:
-                    self._pool = self._new_pool()
-                    pool.shutdown(wait=False)
-        return [_unavailable("admission processes keep dying") for _ in raws]
-
-    def close(self) -> None:
-        """Stop the processes."""
-        self._pool.shutdown(wait=False, cancel_futures=True)

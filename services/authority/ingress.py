@@ -18,7 +18,8 @@ from nats.errors import Error as BrokerError
 from contracts import subjects
 from contracts.identifiers import ShardId
 from contracts.rejection import Code, Rejection, reject
-from services.authority.admit import Admission, AdmissionPool, admission_batch_max
+from services.authority.admission_pool import AdmissionPool, admission_batch_max
+from services.authority.admit import Admission
 from services.authority.admitted import Accepted, Admitted, Answer, AuthenticationFailure, LateRecorded, Refused
 from services.authority.encode_answer import encode_answer
 from services.authority.lane import Lane, overloaded, retry_after_ms

@@ -15,7 +15,7 @@ from contracts.identifiers import ShardId, organization_shard
 from contracts.rejection import Code
 from contracts.signature import SigningKey
 from services.authority.accept_transition import Committed
-from services.authority.admit import AdmissionPool
+from services.authority.admission_pool import AdmissionPool
 from services.authority.admitted import AuthenticationFailure
 from services.authority.announce_heads import HeadAnnouncer
 from services.authority.audit_failure import audit_failure
@@ -142,7 +142,7 @@ class Authority:
         await self._leases.release(list(self._held))
         for loop in loops:
             loop.cancel()
-        self._admission.close()
+        await self._admission.close()
 
     def _start(self, name: str, loop: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
         """Start a loop that marks its life through the function given to it."""

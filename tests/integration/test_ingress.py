@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -15,7 +17,7 @@ from contracts.rejection import Code, Rejection
 from contracts.reply import decode_reply
 from ops.init import Organization
 from services.authority import ingress as ingress_module
-from services.authority.admit import AdmissionPool
+from services.authority.admission_pool import AdmissionPool
 from services.authority.admitted import AuthenticationFailure
 from services.authority.ingress import Ingress
 from services.process.metrics import Metrics
@@ -67,7 +69,7 @@ async def door(authority: InProcessAuthority, nats_url: str) -> AsyncIterator[Do
             await asyncio.gather(task, return_exceptions=True)
             await client.close()
             await server.close()
-            pool.close()
+            await pool.close()
             metrics.close()
 
 
@@ -196,6 +198,6 @@ async def test_a_killed_admission_process_is_replaced(
         await with_groups(authority, 0)
         async with door(authority, nats_url) as opened:
             assert isinstance(await opened.send(post(organization)), Receipt)
-            for process in list(opened.admission._pool._processes.values()):
-                process.kill()
+            [pid] = opened.admission.pids
+            os.kill(pid, signal.SIGKILL)
             assert isinstance(await opened.send(post(organization)), Receipt)
