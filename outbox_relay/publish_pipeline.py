@@ -1,8 +1,9 @@
-"""Publishing messages in order through a bounded window, each fenced by the sequence it expects before it.
+"""Publishing messages in order through a bounded window, each fenced by what it expects before it.
 
-Below about a hundred pending messages each goes alone and expects its predecessor; above, a whole page goes as one
-atomic batch, of which only the first message is fenced and only the last is answered. Both name the stream that they
-are meant for, so that a late write can never enter the stream of another incarnation.
+Every message goes alone and expects its predecessor at the stream's end, so an answer to one proves all before it:
+only the last of a burst asks for one. Where the broker needs long for each message (it syncs every one to disk), a page
+goes as one atomic batch instead, of which only the first message is fenced. Either way the fence names the stream too,
+so that a late message can never enter the stream of another incarnation.
 
 The pipeline never retries. At the first refusal, doubtful answer, timeout or lost connection it stops and says why;
 what is stored then is the stream's last sequence and nothing else. (The client library's own asynchronous publishing
@@ -10,6 +11,7 @@ is not used: after a server error its futures never resolve.)
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -23,16 +25,24 @@ from contracts.identifiers import ShardPosition
 from outbox_relay.message import HeaderText, Message
 from outbox_relay.publish_answer import Stop, StopReason, judge_answer
 
+burst_messages: Final = 125
+"""Messages sent before one asks for an answer and the event loop may write them to the socket."""
+bursts_in_flight_max: Final = 24
+"""Bursts sent and not yet answered."""
+singles_in_flight_max: Final = 256
+"""Messages sent and not yet answered when each asks for an answer."""
+slow_message_seconds: Final = 0.00025
+"""Seconds per message beyond which a broker is slow: atomic batches are faster then, and slower otherwise."""
+span_messages: Final = 1_000
+"""Messages over which a broker's speed is measured; it answers many at once, so fewer tell nothing."""
+slow_spans_min: Final = 2
+"""Slow spans in a row that make a broker slow: one alone is a hiccup."""
 batch_messages_min: Final = 100
-"""Pending messages from which an atomic batch is cheaper than single ones (a batch costs about 5 ms by itself)."""
+"""Messages that are worth a batch, which costs about 5 ms by itself."""
 batch_messages_max: Final = 1_000
 """Messages of one batch: the broker's limit."""
 batches_in_flight_max: Final = 3
 """Batches sent and not yet answered."""
-messages_in_flight_max: Final = 256
-"""Single messages sent and not yet answered."""
-burst_messages: Final = 100
-"""Messages handed to the client before the event loop may write them to the socket."""
 answer_seconds_max: Final = 5.0
 """Seconds without any answer after which the pipeline stops."""
 quiet_seconds_max: Final = 0.5
@@ -58,7 +68,10 @@ class PublishPipeline:
         self._subscription: Subscription | None = None
         self._sent = after
         self._flights: dict[ShardPosition, int] = {}
-        """Last position → number of messages of what is sent and not yet answered, in order."""
+        """Position → messages in its batch (1 without) of what asked for an answer and has none yet, in order."""
+        self._span_started = 0.0
+        self._span_messages = 0
+        self._slow_spans = 0
         self._answered = asyncio.Event()
         self._stop: Stop | None = None
 
@@ -77,22 +90,37 @@ class PublishPipeline:
         """Stop from outside."""
         self._note(reason, self._sent, detail)
 
-    async def publish_each(self, messages: Sequence[Message]) -> Stop | None:
-        """Send messages one by one, each fenced. They must continue what was sent before."""
+    async def publish(self, messages: Sequence[Message]) -> Stop | None:
+        """Send messages the way that suits the broker. They must continue what was sent before."""
+        if await self._room(bursts_in_flight_max):
+            return self._stop
+        if self._slow_spans >= slow_spans_min and batch_messages_min <= len(messages) <= batch_messages_max:
+            return await self.publish_batch(messages)
+        return await self.publish_chained(messages, burst_messages, bursts_in_flight_max)
+
+    async def publish_singly(self, messages: Sequence[Message]) -> Stop | None:
+        """Send messages of which each asks for an answer, which tells what the broker refuses."""
+        return await self.publish_chained(messages, 1, singles_in_flight_max)
+
+    async def publish_chained(self, messages: Sequence[Message], burst_max: int, in_flight_max: int) -> Stop | None:
+        """Send messages each fenced; the last of every `burst_max` asks for an answer."""
         self._require_next(messages)
         for message in messages:
-            if await self._room(messages_in_flight_max):
-                break
             self._fence(message)
-            self._flights[message.position] = 1
-            await self._send_burst([message], f"{self._inbox}.{message.position}")
-            if message.position % burst_messages == 0:
-                await asyncio.sleep(0)
+        for start in range(0, len(messages), burst_max):
+            if await self._room(in_flight_max):
+                break
+            burst = messages[start : start + burst_max]
+            self._expect_answer(burst[-1].position, 1)
+            await self._send_burst(burst, f"{self._inbox}.{burst[-1].position}")
+            await asyncio.sleep(0)
         return self._stop
 
     async def publish_batch(self, messages: Sequence[Message]) -> Stop | None:
-        """Send up to `batch_messages_max` messages as one atomic batch. They must continue what was sent before."""
+        """Send up to `batch_messages_max` messages as one atomic batch."""
         self._require_next(messages)
+        if await self._room(batches_in_flight_max):
+            return self._stop
         last = messages[-1]
         batch_id = HeaderText(f"{self._inbox.rpartition('.')[2]}-{messages[0].position}")
         for number, message in enumerate(messages, 1):
@@ -100,14 +128,12 @@ class PublishPipeline:
             message.headers[_batch_sequence] = _batch_sequences[number]
         self._fence(messages[0])
         last.headers[_batch_commit] = "1"
-        if await self._room(batches_in_flight_max):
-            return self._stop
         for start in range(0, len(messages), burst_messages):
-            burst = messages[start : start + burst_messages]
             if self._stop is not None:
                 break
+            burst = messages[start : start + burst_messages]
             if burst[-1] is last:
-                self._flights[last.position] = len(messages)
+                self._expect_answer(last.position, len(messages))
             await self._send_burst(burst, f"{self._inbox}.{last.position}" if burst[-1] is last else "")
             await asyncio.sleep(0)
         return self._stop
@@ -130,6 +156,12 @@ class PublishPipeline:
         """Make the broker refuse the message anywhere but in this stream behind its predecessor."""
         message.headers[_expected_stream] = self._stream
         message.headers[_expected_last_sequence] = HeaderText(str(message.position - 1))
+
+    def _expect_answer(self, position: ShardPosition, count: int) -> None:
+        if not self._flights:
+            # The broker was idle: its time counts from here.
+            self._span_started, self._span_messages = time.monotonic(), 0
+        self._flights[position] = count
 
     def _require_next(self, messages: Sequence[Message]) -> None:
         first = messages[0].position
@@ -173,12 +205,23 @@ class PublishPipeline:
             self._note(refusal.reason, refusal.position, refusal.detail)
             return
         # It stands where it should, so everything before it does too, answered or not.
+        self._judge_speed(position - self.confirmed)
         self.confirmed = max(self.confirmed, position)
         for earlier in list(self._flights):
             if earlier > position:
                 break
             del self._flights[earlier]
         self._answered.set()
+
+    def _judge_speed(self, messages: int) -> None:
+        """Once slow, always slow: a batch is fast on a slow broker too, so its speed tells nothing."""
+        self._span_messages += messages
+        if self._span_messages < span_messages or self._slow_spans >= slow_spans_min:
+            return
+        now = time.monotonic()
+        slow = now - self._span_started > self._span_messages * slow_message_seconds
+        self._slow_spans = self._slow_spans + 1 if slow else 0
+        self._span_started, self._span_messages = now, 0
 
     def _note(self, reason: StopReason, position: ShardPosition, detail: str) -> None:
         """Keep the first reason to stop: what follows it is only its echo."""

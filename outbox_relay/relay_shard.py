@@ -8,7 +8,6 @@ goes on from there. What each crash point leaves behind:
 - before the commit of a transition: nothing; after it, before publication: a row beyond the stream's end, found by
   the next look at the log.
 - between publication and its answer, or before the position is noted: the stream's end says whether it is stored.
-  In a batch: all of it or nothing.
 - broker killed: messages that it had acknowledged but not synced are gone, its end is lower: published again.
 - stream deleted, store wiped: made again from the lowest position kept, and refilled by the same loop. An older
   store come back: the same, from where it ends.
@@ -33,7 +32,7 @@ from contracts.identifiers import ShardPosition
 from outbox_relay.message import Message, MessageMaker, header_bytes_reserved
 from outbox_relay.outbox import LogFault, Outbox, OutboxRow
 from outbox_relay.publish_answer import Stop, StopReason
-from outbox_relay.publish_pipeline import PublishPipeline, batch_messages_min
+from outbox_relay.publish_pipeline import PublishPipeline
 from outbox_relay.relay_lease import RelayLease, RelayPlace
 from outbox_relay.stream import Condition, ShardStream, judge, message_bytes_max, publishable
 from services.process.broker import reconnect_delay
@@ -103,7 +102,7 @@ class RelayShard:
         self._failures = 0
         self._told: Stop | None = None
         self._singly_until = ShardPosition(0)
-        """Positions up to here go one by one, to find the message for which a batch was refused."""
+        """Positions up to here ask for an answer each, to find a message that the broker refuses."""
         self._refused: ShardPosition | None = None
         """The position whose Event the broker refuses."""
 
@@ -251,9 +250,9 @@ class RelayShard:
 
     async def _publish(self, pipeline: PublishPipeline, messages: Sequence[Message]) -> Stop | None:
         self.state, self.detail = RelayState.RELAYING, ""
-        if len(messages) < batch_messages_min or messages[0].position <= self._singly_until:
-            return await pipeline.publish_each(messages)
-        return await pipeline.publish_batch(messages)
+        if messages[0].position <= self._singly_until:
+            return await pipeline.publish_singly(messages)
+        return await pipeline.publish(messages)
 
     async def _messages(self, rows: Sequence[OutboxRow], maker: MessageMaker) -> list[Message]:
         """The rows as messages; a pointer where the Event is too large for this broker or was refused by it."""
@@ -270,7 +269,8 @@ class RelayShard:
 
     def _after(self, stop: Stop) -> Stop:
         """Draw the consequence of a Stop for what is published next."""
-        if stop.reason is StopReason.BATCH:
+        if stop.reason in (StopReason.BATCH, StopReason.SEQUENCE):
+            # One of several that were answered together may be what the broker refuses.
             self._singly_until = stop.position
         if stop.reason is StopReason.MESSAGE:
             if self._refused == stop.position:

@@ -139,7 +139,8 @@ async def test_one_refused_message_among_many_stops_all_behind_it(shard: Shard) 
 async def test_a_slow_broker_gets_batches(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
     """OBX-1: one that needs long for each message, as when it syncs each; a small page goes without."""
     monkeypatch.setattr(publish_pipeline, "slow_message_seconds", 0.0)
-    monkeypatch.setattr(publish_pipeline, "slow_answers_min", 1)
+    monkeypatch.setattr(publish_pipeline, "slow_spans_min", 1)
+    monkeypatch.setattr(publish_pipeline, "span_messages", 100)
     given = await messages(shard, 1, 300)
     async with pipeline(shard, 0) as slow:
         for first, last in ((0, 100), (100, 250), (250, 300)):

@@ -152,7 +152,8 @@ async def test_an_event_that_the_broker_refuses_becomes_a_pointer(
 ) -> None:
     """OBX-2: found in the middle of a batch or burst, by the broker's own limit, which no relay knows beforehand."""
     monkeypatch.setattr(publish_pipeline, "slow_message_seconds", slow_message_seconds)
-    monkeypatch.setattr(publish_pipeline, "slow_answers_min", 1)
+    monkeypatch.setattr(publish_pipeline, "slow_spans_min", 1)
+    monkeypatch.setattr(publish_pipeline, "span_messages", 100)
     async with shard.relaying() as relay:
         await relay.reaches(1, RelayState.RELAYING)
         info = await api(shard.client, f"STREAM.INFO.{shard.stream}")
