@@ -134,10 +134,16 @@ class Board:
         process.start()
         try:
             yield process
+            # Asked before it listens to signals, it could not end in good order.
+            await until(self._serving)
             code = await asyncio.to_thread(process.end)
             assert code == 0, process.log.read_text()[-3000:]
         finally:
             await asyncio.to_thread(process.end)
+
+    async def _serving(self) -> bool:
+        """Whether the process has told its health port: it listens to signals by then."""
+        return self._port_file.exists()
 
     def read(self, look):
         """What `look` sees in one snapshot of the file."""
