@@ -26,7 +26,8 @@ from contracts.documents.membership import Membership
 from contracts.documents.message import Message
 from contracts.documents.mission import Mission
 from contracts.documents.work_item import WorkItem
-from contracts.identifiers import Identifier, OwnershipEpoch, OwnershipEpochField, SafeInteger, Sha256
+from contracts.identifiers import Identifier, OwnershipEpoch, OwnershipEpochField, PositiveInteger, SafeInteger, Sha256
+from contracts.payloads.keys import KeyStanding
 from contracts.timestamps import Timestamp
 
 entity_bytes_max: Final = 4 * event_bytes_max
@@ -45,6 +46,7 @@ class EntityKind(Enum):
     WORK_ITEM = "work_item"
     ARTIFACT = "artifact"
     MESSAGE = "message"
+    KEY = "key"
 
 
 class EntityKey(NamedTuple):
@@ -166,6 +168,13 @@ class MessageRecord(Document, frozen=True, kw_only=True):
         return 1
 
 
+class KeyRecord(Document, frozen=True, kw_only=True):
+    """A registered key as its latest statement left it; `revision` is one more than the statements made of its ends."""
+
+    key: KeyStanding
+    revision: PositiveInteger
+
+
 Entity = (
     GroupRecord
     | MissionRecord
@@ -174,6 +183,7 @@ Entity = (
     | WorkItemRecord
     | ArtifactRecord
     | MessageRecord
+    | KeyRecord
 )
 
 _shapes: Final[Mapping[EntityKind, type[Document]]] = MappingProxyType(
@@ -185,6 +195,7 @@ _shapes: Final[Mapping[EntityKind, type[Document]]] = MappingProxyType(
         EntityKind.WORK_ITEM: WorkItemRecord,
         EntityKind.ARTIFACT: ArtifactRecord,
         EntityKind.MESSAGE: MessageRecord,
+        EntityKind.KEY: KeyRecord,
     }
 )
 

@@ -15,6 +15,9 @@ session_opened: Final = "ext.missionweaveprotocol.identity.session_opened"
 lease_revoked: Final = "ext.missionweaveprotocol.core.work_execution_lease_revoked"
 lease_expired: Final = "ext.weavehold.work.execution_lease_expired"
 late_result_recorded: Final = "ext.weavehold.work.late_result_recorded"
+key_registered: Final = "ext.weavehold.registry.key_registered"
+key_retired: Final = "ext.weavehold.registry.key_retired"
+key_revoked: Final = "ext.weavehold.registry.key_revoked"
 organization_scoped_event_kinds: Final = frozenset({agent_card_registered, session_opened})
 core_event_kinds: Final = frozenset(
     {

@@ -24,6 +24,7 @@ from contracts.entities import (
     EntityKey,
     EntityKind,
     GroupRecord,
+    KeyRecord,
     MembershipRecord,
     MessageRecord,
     MissionRecord,
@@ -48,6 +49,7 @@ class GroupState:
         "_conversations",
         "_executing",
         "_group",
+        "_keys",
         "_memberships",
         "_mission",
         "_reserved",
@@ -67,6 +69,7 @@ class GroupState:
         self.chain_hash = chain_start(organization_id, group_id)
         self._group: GroupRecord | None = None
         self._mission: MissionRecord | None = None
+        self._keys: dict[str, KeyRecord] = {}
         self._conversations: dict[str, Conversation] = {}
         self._memberships: dict[str, Membership] = {}
         self._work_items: dict[str, WorkItemRecord] = {}
@@ -120,6 +123,10 @@ class GroupState:
     def membership(self, principal_id: str) -> Membership | None:
         """The latest Membership of a Principal, ended ones too."""
         return self._memberships.get(principal_id)
+
+    def key(self, key_id: str) -> KeyRecord | None:
+        """A key that the registry's history speaks of."""
+        return self._keys.get(key_id)
 
     def work_item(self, work_item_id: str) -> WorkItemRecord | None:
         """A WorkItem of this Group."""
@@ -185,6 +192,8 @@ class GroupState:
                 self._artifacts_by_hash.setdefault(artifact.content_hash, []).append(artifact)
             case ConversationRecord(conversation=conversation):
                 self._conversations[entity_id] = conversation
+            case KeyRecord():
+                self._keys[entity_id] = entity
             case GroupRecord():
                 self._group = entity
 

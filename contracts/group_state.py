@@ -22,6 +22,7 @@ from contracts.entities import (
     state_digest,
 )
 from contracts.fold import EventFacts, Fold, FoldFault, Impossible, facts_of
+from contracts.fold_keys import key_folds
 from contracts.fold_membership import membership_folds
 from contracts.fold_mission import mission_folds
 from contracts.fold_work import work_folds
@@ -45,7 +46,9 @@ __all__ = [
     "state_digest",
 ]
 
-_folds: Final[Mapping[str, Fold[Any]]] = MappingProxyType({**mission_folds, **membership_folds, **work_folds})
+_folds: Final[Mapping[str, Fold[Any]]] = MappingProxyType(
+    {**mission_folds, **membership_folds, **work_folds, **key_folds}
+)
 folded_kinds: Final = frozenset(_folds)
 """Event kinds that change entities here; all others fold to nothing (PRJ-5)."""
 

@@ -65,6 +65,11 @@ ShardId = NewType("ShardId", int)
 organization_shard: Final = ShardId(0)
 
 
+def registry_group(organization_id: str) -> str:
+    """The Group whose history is the key registry's: it bears the Organization's own name, in its shard."""
+    return organization_id
+
+
 def token(identifier: str) -> str:
     """The subject-safe name of an identifier: the first 128 bits of its SHA-256 as 32 hex digits.
 

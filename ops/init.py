@@ -168,6 +168,7 @@ async def _ensure_organization(
     if row is None:
         await connection.execute(sql.insert_organization, facts)
         await connection.execute(sql.insert_shards, facts)
+        await connection.execute(sql.reserve_registry_group, facts)
         await connection.execute(sql.insert_first_incarnation, facts | {"incarnation": secrets.token_hex(16)})
         created.append(f"Organization {identifier} with {shards} shards")
         return shards

@@ -255,6 +255,23 @@ _insert_event: Final = """
 """
 
 
+async def end_key(
+    connection: AsyncConnection[Any], key_id: str, *, valid_until: str | None = None, revoked_at: str | None = None
+) -> None:
+    """State an end of a registered key, as the registry's Commands would, in whatever Organization has it."""
+    await connection.execute(
+        "INSERT INTO key_validity (organization_id, key_id, sequence, recorded_at, valid_until, revoked_at) "
+        "SELECT organization_id, key_id, statements + 1, weavehold_clock(), coalesce(%s, valid_until), "
+        "coalesce(%s, revoked_at) FROM registered_key WHERE key_id = %s",
+        (valid_until, revoked_at, key_id),
+    )
+
+
+async def revoke_key(connection: AsyncConnection[Any], key_id: str, at: str) -> None:
+    """A key that ends at `at` by revocation."""
+    await end_key(connection, key_id, revoked_at=at)
+
+
 def _log_rows(shard_id: int, built: Iterable[BuiltEvent], first_position: int) -> Iterable[tuple[Any, ...]]:
     for position, item in enumerate(built, first_position):
         mark, event = item.mark, item.event

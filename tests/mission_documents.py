@@ -10,8 +10,9 @@ from msgspec import convert
 
 from contracts.documents.agent_card import AgentCard
 from contracts.documents.common import Actor, ActorType
+from contracts.signature import base64url_text
 from services.authority.decide_mission import main_conversation_id
-from tests.builders import identifier, principal, start_time, test_group, test_organization
+from tests.builders import identifier, principal, signing_key, start_time, test_group, test_organization
 
 Document = dict[str, Any]
 
@@ -39,6 +40,7 @@ def signature(at: str) -> Document:
 def card_document(agent: Actor, version: int = 1, **members: Any) -> Document:
     """An Agent Card that offers `capability`."""
     schema = {"inputSchema": "urn:test:in", "inputSchemaHash": content, "outputSchema": "urn:test:out"}
+    key = signing_key(agent.id.rpartition(":")[2])
     document = {
         "agentId": agent.id,
         "organizationId": test_organization,
@@ -50,9 +52,9 @@ def card_document(agent: Actor, version: int = 1, **members: Any) -> Document:
         "endpoints": [{"transport": "wss", "uri": "wss://agents.example/x"}],
         "publicKeys": [
             {
-                "keyId": "urn:weavehold:key:x",
+                "keyId": key.key_id,
                 "algorithm": "Ed25519",
-                "publicKey": "AAAA",
+                "publicKey": base64url_text(key.public_key),
                 "validFrom": "2026-01-01T00:00:00Z",
             }
         ],

@@ -21,13 +21,14 @@ from contracts.rejection import Rejection
 from contracts.signature import SigningKey, base64url_bytes, base64url_text
 from contracts.timestamps import format_timestamp
 from ops.init import Organization, initialize
+from services.authority.freshness import Freshness
 from services.authority.key_cache import KeyRegistryCache
 from services.authority.serve_requests import ServedRequests, serve
 from services.authority.serve_session import SessionOpened
 from services.process import broker
 from services.process.database import Pool, connect, open_pool
 from services.process.metrics import Metrics
-from tests.builders import BuiltEvent, build_command, build_history, insert_history, signing_key
+from tests.builders import BuiltEvent, build_command, build_history, end_key, insert_history, signing_key
 
 reply_seconds = 10.0
 
@@ -58,13 +59,12 @@ class PlantedOrganization:
     ) -> None:
         """Register a key for its Principal."""
         await self.connection.execute(
-            "INSERT INTO signing_key (organization_id, key_id, principal_type, principal_id, public_key, valid_from,"
-            " valid_until) VALUES (%s, %s, %s, %s, %s, %s, %s)",
-            (
-                *(self.id, key.key_id, key.principal.type.value, key.principal.id),
-                *(key.public_key, valid_from, valid_until),
-            ),
+            "INSERT INTO signing_key (organization_id, key_id, principal_type, principal_id, public_key, valid_from)"
+            " VALUES (%s, %s, %s, %s, %s, %s)",
+            (self.id, key.key_id, key.principal.type.value, key.principal.id, key.public_key, valid_from),
         )
+        if valid_until is not None:
+            await end_key(self.connection, key.key_id, valid_until=valid_until)
 
     async def set_session(self, key: SigningKey, epoch: int) -> None:
         """Another session of an Agent."""
@@ -198,7 +198,9 @@ async def serving(
     keys = KeyRegistryCache(pool, organization.id)
     try:
         opener = (lane or SessionLane(organization)).open
-        served = await serve(nc, pool, organization.id, keys, open_session=opener, metrics=metrics)
+        served = await serve(
+            nc, pool, organization.id, keys, freshness=Freshness(), open_session=opener, metrics=metrics
+        )
         await nc.flush()
         yield Authority(nc, pool, keys, served)
         await served.close()

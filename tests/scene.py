@@ -28,6 +28,8 @@ from contracts.rejection import Code, Rejection
 from contracts.timestamps import format_timestamp, parse_timestamp
 from services.authority.decide import agents_consulted, decide, identifiers_claimed, overdue
 from services.authority.decision import AgentFacts, Decision, DecisionContext, EventDraft, LateResult
+from services.authority.key_book import KeyBook
+from services.authority.organization_rows import OrganizationRows, key_event_kinds, record_key_event
 from tests.builders import identifier, start_time, test_group, test_organization
 from tests.mission_documents import (
     Document,
@@ -48,6 +50,9 @@ from tests.mission_documents import (
     worker,
 )
 
+authority_key_id = "urn:weavehold:key:authority"
+"""The key that signs the Events of the scene."""
+
 
 class Scene:
     """One Group in time. `events` are its history as facts of the fold, `rows` what the entity table would hold."""
@@ -58,6 +63,7 @@ class Scene:
         self.now: datetime = parse_timestamp(start_time)
         self.agents: dict[str, AgentFacts] = {}
         self.taken: set[str] = set()
+        self.keys = KeyBook()
         self.events: list[EventFacts] = []
         self.rows: dict[tuple[str, str], tuple[int, bytes]] = {}
         self._numbers = count(1)
@@ -235,6 +241,8 @@ class Scene:
             agents={name: self.agents[name] for name in agents_consulted(command) if name in self.agents},
             taken_identifiers=frozenset(claimed & self.taken),
             new_id=lambda: identifier("new", next(self._numbers)),
+            keys=self.keys,
+            signing_key_id=authority_key_id,
         )
 
     def _append(self, drafts: Iterable[EventDraft]) -> None:
@@ -251,6 +259,9 @@ class Scene:
             self.events.append(event)
             if draft.kind not in organization_scoped_event_kinds:
                 self._fold(event)
+            if draft.kind in key_event_kinds:
+                rows = OrganizationRows()
+                record_key_event(draft.kind, event.payload, identifier("event"), book=self.keys, rows=rows)
 
     def _fold(self, event: EventFacts) -> None:
         changes = evolve(self.state, event)

@@ -13,13 +13,16 @@ from contracts.command import Command
 from contracts.documents.common import Document
 from contracts.documents.reading import read
 from contracts.documents.work_contract import WorkContract
-from contracts.payloads import artifact, membership, message, mission, organization, work
+from contracts.payloads import artifact, keys, membership, message, mission, organization, work
 from contracts.rejection import Code, Rejection, reject
 
 command_payloads: Final[Mapping[str, type[Document]]] = MappingProxyType(
     {
         commands.agent_card_register: organization.AgentCardRegister,
         commands.session_open: organization.SessionOpen,
+        commands.key_register: keys.KeyRegister,
+        commands.key_retire: keys.KeyRetire,
+        commands.key_revoke: keys.KeyRevoke,
         "mission.create": mission.MissionCreate,
         "mission.assign_coordinator": mission.MissionAssignCoordinator,
         "mission.renew_coordinator": mission.MissionRenewCoordinator,
@@ -49,6 +52,9 @@ event_payloads: Final[Mapping[str, type[Document]]] = MappingProxyType(
     {
         events.agent_card_registered: organization.AgentCardRegistered,
         events.session_opened: organization.SessionOpened,
+        events.key_registered: keys.KeyRegistered,
+        events.key_retired: keys.KeyRetired,
+        events.key_revoked: keys.KeyRevoked,
         "mission.created": mission.MissionCreated,
         "mission.coordinator.assigned": mission.MissionCoordinatorAssigned,
         "mission.coordinator.renewed": mission.MissionCoordinatorRenewed,

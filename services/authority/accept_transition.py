@@ -9,8 +9,8 @@ What each crash point leaves behind:
 - after the commit, before the replies: the Receipts answer the senders' retries (MWP-EVT-003), and a relay finds
   the Events in the log.
 
-Locks, in this order everywhere (RULE-03): the Organization's keys (shared) → shard rows → lease epochs read →
-Agent rows sorted → identifiers sorted → Receipts sorted.
+Locks, in this order everywhere (RULE-03): the Organization's keys (shared; exclusively to change one) → shard rows →
+lease epochs read → Agent rows sorted → identifiers sorted → Receipts sorted.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from services.authority.admitted import Answer, AuthenticationFailure
 from services.authority.append_events import AppendedEvent
 from services.authority.batch_facts import BatchFacts, Routed, needs_of, read_facts
 from services.authority.group_cache import GroupCache
-from services.authority.judge_batch import BatchJudge, Office, card_keys
+from services.authority.judge_batch import BatchJudge, Office
 from services.authority.write_batch import write_batch
 
 
@@ -47,14 +47,14 @@ class RaceLost(Exception):
 class Committed(Struct, frozen=True):
     """Answers in the order of the batch, the Events that the transaction appended, and failures to audit.
 
-    `changed_members` are the Principals whose Memberships changed; `keys_bound` says that the key registry grew.
+    `changed_members` are the Principals whose Memberships changed; `keys_changed` says that the key registry did.
     """
 
     answers: tuple[Answer, ...]
     events: tuple[AppendedEvent, ...]
     failures: tuple[AuthenticationFailure, ...]
     changed_members: frozenset[str]
-    keys_bound: bool
+    keys_changed: bool
 
 
 async def accept_transition(
@@ -66,14 +66,15 @@ async def accept_transition(
 ) -> Committed:
     """Judge and commit one batch. `held` maps the shards of this process to their lease epochs.
 
-    Raises ShardsLost, RaceLost, or psycopg errors as they come; after any of them nothing of the batch is known
-    to be committed, the cache holds nothing of its Groups, and running the same batch again is safe.
+    Raises ShardsLost, RaceLost, SigningKeyRefused, or psycopg errors as they come; after any of them nothing of the
+    batch is known to be committed, the cache holds nothing of its Groups, and running the same batch again is safe.
     """
-    needs = needs_of(batch, card_keys(batch))
+    key = office.key
+    needs = needs_of(batch, key.key_id)
     try:
         facts = await read_facts(connection, office.organization_id, needs, cache)
         _require_shards(facts, office.holder, held)
-        judge = BatchJudge(office, facts)
+        judge = BatchJudge(office, key, facts)
         answers = tuple(judge.judge(routed) for routed in batch)
         if judge.outcome.events:
             await write_batch(connection, office, facts, judge.outcome)
@@ -88,7 +89,8 @@ async def accept_transition(
     cache.keep(state for state in facts.states.values() if state.sequence > 0)
     outcome = judge.outcome
     members = frozenset(key.entity_id for _, key in outcome.changes if key.kind is EntityKind.MEMBERSHIP)
-    return Committed(answers, tuple(outcome.events), tuple(outcome.failures), members, bool(outcome.organization.keys))
+    keys_changed = bool(outcome.organization.keys or outcome.organization.key_ends)
+    return Committed(answers, tuple(outcome.events), tuple(outcome.failures), members, keys_changed)
 
 
 def _require_shards(facts: BatchFacts, holder: str, held: Mapping[ShardId, int]) -> None:

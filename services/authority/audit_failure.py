@@ -3,12 +3,15 @@
 Authoritative here: nothing that anyone is answered by. A crash before the insert loses one audit row, never a decision.
 """
 
-from typing import Any
+from typing import Any, Final
 
 from psycopg import AsyncConnection
 
 from services.authority.admitted import AuthenticationFailure
 from services.process.statements import load
+
+failures_kept_max: Final = 1_000_000
+"""Records kept of one Organization: about 300 MB."""
 
 sql = load(__package__)
 
@@ -27,6 +30,12 @@ async def audit_failure(connection: AsyncConnection[Any], organization_id: str, 
             "document_sha256": failure.document_sha256,
         },
     )
+
+
+async def forget_old_failures(connection: AsyncConnection[Any], organization_id: str, *, days_kept: int) -> int:
+    """Delete records older than `days_kept`, and all but the newest `failures_kept_max`; how many went."""
+    asked = {"organization_id": organization_id, "days_kept": days_kept, "rows_kept": failures_kept_max}
+    return (await connection.execute(sql.forget_old_failures, asked)).rowcount
 
 
 def _storable(reason: str) -> str:

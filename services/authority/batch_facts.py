@@ -11,8 +11,9 @@ from contracts.chain import ChainHash
 from contracts.group_state import GroupState, decode_entity
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition, organization_shard
 from services.authority.admitted import Admitted, SignedFact
-from services.authority.decide import agents_consulted, identifiers_claimed
+from services.authority.decide import agents_consulted, identifiers_claimed, keys_consulted
 from services.authority.group_cache import GroupCache
+from services.authority.key_book import KnownKey, registered_key
 from services.process.arrays import BytesColumn, SmallintColumn, TextColumn
 from services.process.statements import load
 
@@ -44,18 +45,6 @@ class AgentRow(Struct, frozen=True):
     card: bytes
 
 
-class KeyRow(Struct, frozen=True):
-    """A registered key; boundaries are timestamps as registered, `public_key` 32 raw bytes."""
-
-    key_id: str
-    principal_type: str
-    principal_id: str
-    public_key: bytes
-    valid_from: str
-    valid_until: str | None
-    revoked_at: str | None
-
-
 class BatchNeeds(Struct, frozen=True):
     """The names that a batch touches, each sorted: one order of locking everywhere."""
 
@@ -67,6 +56,7 @@ class BatchNeeds(Struct, frozen=True):
     signing_hashes: list[bytes]
     key_ids: list[str]
     public_keys: list[bytes]
+    changes_keys: bool
 
 
 class BatchFacts(Struct):
@@ -79,16 +69,17 @@ class BatchFacts(Struct):
     receipts: dict[tuple[str, str], tuple[bytes, bytes]]
     taken: set[str]
     admissions: dict[bytes, tuple[str, str, str, str]]
-    keys: dict[str, KeyRow]
+    keys: list[KnownKey]
     states: dict[str, GroupState]
     organization_head: tuple[GroupSequence, ChainHash] | None
     group_shards: dict[str, ShardId]
 
 
-def needs_of(batch: Sequence[Routed], card_keys: Mapping[str, bytes]) -> BatchNeeds:
-    """What a batch must read. `card_keys` maps key IDs that it would bind to their public keys."""
+def needs_of(batch: Sequence[Routed], signing_key_id: str) -> BatchNeeds:
+    """What a batch must read. `signing_key_id` names the key that would sign its Events."""
     commands = [routed.admitted.command for routed in batch]
     facts = [fact for routed in batch for fact in routed.admitted.facts]
+    named_keys = [named for command in commands for named in keys_consulted(command)]
     return BatchNeeds(
         shard_ids=sorted({routed.shard_id for routed in batch}),
         group_ids=sorted({c.group_id for c in commands if c.group_id is not UNSET}),
@@ -96,8 +87,9 @@ def needs_of(batch: Sequence[Routed], card_keys: Mapping[str, bytes]) -> BatchNe
         actions=sorted({(c.actor.id, c.action_id) for c in commands}),
         identifiers=sorted({name for c in commands for name, _ in identifiers_claimed(c)}),
         signing_hashes=sorted({fact.signing_hash for fact in facts}),
-        key_ids=sorted({fact.key_id for fact in facts} | card_keys.keys()),
-        public_keys=sorted(set(card_keys.values())),
+        key_ids=sorted({fact.key_id for fact in facts} | {key_id for key_id, _ in named_keys} | {signing_key_id}),
+        public_keys=sorted({public_key for _, public_key in named_keys if public_key is not None}),
+        changes_keys=bool(named_keys),
     )
 
 
@@ -111,7 +103,7 @@ async def read_facts(
     asked: dict[str, Any] = {"organization_id": organization_id}
     exclusive = organization_shard in needs.shard_ids
     async with connection.pipeline():
-        await connection.execute(sql.lock_keys_shared, asked)
+        await connection.execute(sql.lock_keys_exclusive if needs.changes_keys else sql.lock_keys_shared, asked)
         await connection.execute(sql.lock_shards, asked | {"shard_ids": SmallintColumn(needs.shard_ids)})
         clock = await connection.execute(sql.read_clock)
         fences = await connection.execute(sql.read_shard_fences, asked | {"shard_ids": SmallintColumn(needs.shard_ids)})
@@ -156,7 +148,7 @@ async def read_facts(
         receipts={(actor, action): (h, r) for actor, action, h, r in await receipts.fetchall()},
         taken={name for (name,) in await _rows(taken)},
         admissions={row[0]: (row[1], row[2], row[3], row[4]) for row in await admissions.fetchall()},
-        keys={row[0]: KeyRow(*row) for row in await keys.fetchall()},
+        keys=[KnownKey(registered_key(row[:-1]), row[-1]) for row in await keys.fetchall()],
         states=states,
         organization_head=organization_head,
         group_shards={group_id: ShardId(shard_id) for group_id, *_, shard_id in head_rows},

@@ -24,6 +24,7 @@ from contracts.rejection import Rejection
 from services.authority.aggregates import work_places
 from services.authority.decide_approval import approval_rules
 from services.authority.decide_artifact import artifact_rules
+from services.authority.decide_keys import key_rules
 from services.authority.decide_membership import membership_rules
 from services.authority.decide_message import message_rules
 from services.authority.decide_mission import mission_rules
@@ -38,6 +39,7 @@ from services.authority.rule import Case, Check, Rule
 rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
     {
         **organization_rules,
+        **key_rules,
         **mission_rules,
         **approval_rules,
         **membership_rules,
@@ -197,6 +199,14 @@ def agents_consulted(command: Command) -> frozenset[str]:
     if isinstance(payload, Rejection):
         return frozenset(acting)
     return frozenset((*acting, *rules[command.kind].agents(payload)))
+
+
+def keys_consulted(command: Command) -> tuple[tuple[str, bytes | None], ...]:
+    """The keys that this Command binds or ends: key ID and, to bind, the raw public key; none for most kinds."""
+    rule = rules.get(command.kind)
+    if rule is None or isinstance(payload := _payload(command), Rejection):
+        return ()
+    return tuple(rule.keys(payload))
 
 
 def identifiers_claimed(command: Command) -> tuple[tuple[str, str], ...]:

@@ -4,13 +4,17 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
+from msgspec import UNSET
+
 from contracts.command import agent_card_register, session_open
 from contracts.document_kinds import DocumentKind
 from contracts.documents.agent_card import CardStatus
+from contracts.documents.common import Actor, ActorType, PublicKey
 from contracts.event import agent_card_registered, session_opened
 from contracts.identifiers import SessionEpoch
 from contracts.payloads.organization import AgentCardRegister, AgentCardRegistered, SessionOpen, SessionOpened
 from contracts.rejection import Code, Rejection
+from contracts.signature import base64url_bytes
 from services.authority.decision import EventDraft
 from services.authority.rule import Case, Rule
 
@@ -34,6 +38,33 @@ def _card_newer(case: Case[AgentCardRegister]) -> Rejection | None:
         return None
     message = f"cardVersion {version} of {case.payload.card.agent_id} is not above the registered {current}"
     return case.refuse(Code.REVISION_CONFLICT, message, current_revision=current)
+
+
+def _keys_bindable(case: Case[AgentCardRegister]) -> Rejection | None:
+    """Every key of the card is strong, stands there once, and is free or bound just so already (TRU-2)."""
+    card = case.payload.card
+    agent = Actor(type=ActorType.AGENT, id=card.agent_id)
+    seen: set[str | bytes] = set()
+    for key in card.public_keys:
+        public_key = base64url_bytes(key.public_key)
+        if fault := case.context.keys.binding_fault(key.key_id, agent, public_key):
+            return case.refuse(Code.INVALID_COMMAND, fault)
+        assert public_key is not None  # noqa: S101 - such a key is a fault
+        if key.key_id in seen or public_key in seen:
+            message = f"key {key.key_id} stands twice in the card; name each key once, under one key ID"
+            return case.refuse(Code.INVALID_COMMAND, message)
+        seen |= {key.key_id, public_key}
+        known = case.context.keys.find(key.key_id)
+        if known is not None and _stated_boundaries(key) != known.key.boundaries:
+            message = f"key {key.key_id} is bound with other boundaries, which no card can move; bind a new key"
+            return case.refuse(Code.INVALID_COMMAND, f"{message}, or end this one with: weavehold keys revoke")
+    return None
+
+
+def _stated_boundaries(key: PublicKey) -> tuple[str, str | None, str | None]:
+    """When a card says that a key begins, ends, and was revoked."""
+    until, revoked = key.valid_until, key.revoked_at
+    return key.valid_from, None if until is UNSET else until, None if revoked is UNSET else revoked
 
 
 def _registered(case: Case[AgentCardRegister]) -> tuple[EventDraft, ...]:
@@ -68,10 +99,11 @@ organization_rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
             aggregate=_card_version,
             events=_registered,
             agents=lambda payload: (payload.card.agent_id,),
+            keys=lambda payload: [(key.key_id, base64url_bytes(key.public_key)) for key in payload.card.public_keys],
             nested=((DocumentKind.AGENT_CARD, "card"),),
             shape=(_card_of_this_organization,),
             entry=(),
-            state=(_card_newer,),
+            state=(_card_newer, _keys_bindable),
         ),
         session_open: Rule[SessionOpen](
             event=session_opened,

@@ -12,6 +12,7 @@ from contracts.documents.common import Actor, ActorType
 from contracts.event import Cause
 from contracts.rejection import Rejection
 from contracts.timestamps import Instant, format_timestamp, instant
+from services.authority.key_book import KeyBook
 
 authority: Final = Actor(type=ActorType.SERVICE, id="urn:weavehold:service:authority")
 """Who acts in facts that no Command asked for."""
@@ -31,7 +32,8 @@ class DecisionContext:
 
     `now` is the acceptance time in UTC with microseconds; `agents` holds at least `agents_consulted`;
     `taken_identifiers` are those of `identifiers_claimed` that already name something in the Organization;
-    `new_id` makes `urn:uuid:` identifiers for leases, offers and Memberships.
+    `new_id` makes `urn:uuid:` identifiers for leases, offers and Memberships; `keys` holds at least `keys_consulted`
+    and moves on with the batch; `signing_key_id` names the key that signs the Events of this decision.
     """
 
     organization_id: str
@@ -39,6 +41,8 @@ class DecisionContext:
     agents: Mapping[str, AgentFacts]
     taken_identifiers: frozenset[str]
     new_id: Callable[[], str]
+    keys: KeyBook = field(default_factory=KeyBook)
+    signing_key_id: str = ""
     now_text: str = field(init=False)
     now_instant: Instant = field(init=False)
 

@@ -14,7 +14,7 @@ from msgspec import json as msgspec_json
 
 from contracts.canonical import canonical_bytes
 from contracts.chain import SigningHash, chain_start
-from contracts.command import Command, agent_card_register
+from contracts.command import Command
 from contracts.group_state import Change, EntityKey, EventFacts, GroupState, evolve
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.receipt import Outcome, Receipt, RecordedEvent
@@ -25,11 +25,13 @@ from services.authority.append_events import AppendedEvent, EventAppender, Event
 from services.authority.batch_facts import BatchFacts, Routed
 from services.authority.decide import agents_consulted, decide, identifiers_claimed, overdue
 from services.authority.decision import DecisionContext, EventDraft, LateResult
+from services.authority.freshness import Freshness
+from services.authority.key_book import KeyBook
 from services.authority.organization_rows import (
     OrganizationRows,
     agents_of,
-    key_conflict,
-    keys_of_card,
+    key_event_kinds,
+    record_key_event,
     record_organization_event,
 )
 from services.authority.recheck_trust import TrustDesk
@@ -38,13 +40,23 @@ misrouted_retry_ms: Final = 100
 """What the sender of a Command that reached the wrong shard's lane waits for."""
 
 
-class Office(Struct, frozen=True, kw_only=True):
-    """Who accepts: the Organization, this process as a lease holder, its service key, and the maker of new names."""
+class Office(Struct, kw_only=True):
+    """Who accepts: the Organization, this process as a lease holder, its service key, and the maker of new names.
+
+    `key` is replaced when the service's key is rotated: each batch is signed with the one that it began with.
+    While `registry_fault` says why the key registry cannot be trusted, nothing is accepted.
+    """
 
     organization_id: str
     holder: str
     key: SigningKey
     new_id: Callable[[], str]
+    freshness: Freshness = Freshness()
+    registry_fault: str | None = None
+
+
+class SigningKeyRefused(Exception):
+    """The registry does not let this process's service key sign now, so nothing can be accepted."""
 
 
 class BatchOutcome(Struct):
@@ -60,34 +72,36 @@ class BatchOutcome(Struct):
     failures: list[AuthenticationFailure] = field(default_factory=list)
 
 
-def card_keys(batch: Sequence[Routed]) -> dict[str, bytes]:
-    """The keys that Agent Cards in the batch would bind: key ID to 32 raw bytes."""
-    cards = [r.admitted.command.payload.get("card") for r in batch if r.admitted.command.kind == agent_card_register]
-    return {key_id: raw for card in cards for key_id, raw in keys_of_card(card)}
-
-
 class BatchJudge:
     """One transaction's judgement. `outcome` grows with each accepted Command."""
 
-    def __init__(self, office: Office, facts: BatchFacts) -> None:
-        """`facts` belong to this judge: its states, Agents and identifiers move on with each accepted Command."""
+    def __init__(self, office: Office, key: SigningKey, facts: BatchFacts) -> None:
+        """`facts` belong to this judge: its states, Agents and identifiers move on with each accepted Command.
+
+        `key` signs the Events. Raises SigningKeyRefused when the registry cannot be trusted or does not let it.
+        """
         self.outcome = BatchOutcome()
         self._office = office
         self._facts = facts
-        self._appender = EventAppender(facts.incarnation, office.key, office.new_id)
+        self._book = KeyBook(facts.keys)
+        self._appender = EventAppender(facts.incarnation, key, office.new_id)
         self._positions = {shard: fence.position for shard, fence in facts.fences.items()}
         self._answered: dict[tuple[str, str], tuple[bytes, Answer]] = {}
         self._agents = agents_of(facts)
         earlier = [fence.accepted_at for fence in facts.fences.values() if fence.accepted_at is not None]
         # The clock may step back; the log's time never does.
         self._now = max([facts.now, *earlier])
-        self._trust = TrustDesk(facts, self._now)
+        self._trust = TrustDesk(facts, self._book, self._now, office.freshness)
+        if (fault := office.registry_fault or self._trust.key_fault(key.key_id, key.principal)) is not None:
+            raise SigningKeyRefused(fault)
         self._unclaimed = DecisionContext(
             organization_id=office.organization_id,
             now=self._now,
             agents=self._agents,
             taken_identifiers=frozenset(),
             new_id=office.new_id,
+            keys=self._book,
+            signing_key_id=key.key_id,
         )
         self._organization_head = facts.organization_head or (
             GroupSequence(0),
@@ -133,8 +147,6 @@ class BatchJudge:
         decision = decide(state, command, context)
         if isinstance(decision, Rejection):
             return decision
-        if command.kind == agent_card_register and (conflict := key_conflict(self._facts, command.payload["card"])):
-            return reject(Code.INVALID_COMMAND, conflict, related_action_id=command.action_id)
         drafts = (decision.draft,) if isinstance(decision, LateResult) else decision
         try:
             events = self._append(routed, state, drafts, routed.admitted.fact.signing_hash)
@@ -195,7 +207,7 @@ class BatchJudge:
                 self._organization_head = (event.mark.sequence, event.mark.chain_hash)
                 rows = self.outcome.organization
                 record_organization_event(
-                    draft.kind, draft.payload, event.event_id, agents=self._agents, facts=self._facts, rows=rows
+                    draft.kind, draft.payload, event.event_id, agents=self._agents, book=self._book, rows=rows
                 )
         self._positions[routed.shard_id] = position
         self.outcome.events.extend(events)
@@ -217,6 +229,9 @@ class BatchJudge:
         state.move_to(event.mark.sequence, event.mark.chain_hash)
         for change in changes:
             self.outcome.changes[(state.group_id, change.key)] = change
+        if draft.kind in key_event_kinds:
+            rows = self.outcome.organization
+            record_key_event(draft.kind, draft.payload, event.event_id, book=self._book, rows=rows)
 
     def _record(self, routed: Routed, events: Sequence[AppendedEvent], outcome: Outcome) -> bytes:
         """The Receipt and the names that go with an accepted Command. Returns the Receipt's bytes."""

@@ -1,6 +1,6 @@
 """The registered keys, remembered: verification asks for one key per document, the registry changes rarely.
 
-Authoritative is table `signing_key`. What is remembered here may be a little old: acceptance judges every key again
+Authoritative is view `registered_key`. What is remembered here may be a little old: acceptance judges every key again
 under its locks (RULE-06), and a read request looks its key up again. Keys are remembered one by one as they are asked
 for, so neither an unknown key nor a large registry costs more than one look-up; an announced change forgets them all.
 """
@@ -13,8 +13,8 @@ from typing import Any, Final
 import psycopg
 from msgspec import Struct
 
-from contracts.documents.common import Actor, ActorType
 from contracts.verification import RegisteredKey
+from services.authority.key_book import registered_key
 from services.process.database import Pool, connection_string
 from services.process.statements import load
 
@@ -168,16 +168,3 @@ class SynchronousKeyResolver:
 
 def _asked(organization_id: str, key_id: str) -> dict[str, str]:
     return {"organization_id": organization_id, "key_id": key_id}
-
-
-def registered_key(row: Sequence[Any]) -> RegisteredKey:
-    """A key from its row: ID, Principal's type and ID, public key, the three boundaries."""
-    key_id, principal_type, principal_id, public_key, valid_from, valid_until, revoked_at = row
-    return RegisteredKey(
-        key_id=key_id,
-        principal=Actor(type=ActorType(principal_type), id=principal_id),
-        public_key=bytes(public_key),
-        valid_from=valid_from,
-        valid_until=valid_until,
-        revoked_at=revoked_at,
-    )

@@ -19,7 +19,7 @@ from services.authority.accept_transition import Committed, RaceLost, ShardsLost
 from services.authority.admitted import Admitted, Answer
 from services.authority.batch_facts import Routed
 from services.authority.group_cache import GroupCache
-from services.authority.judge_batch import Office
+from services.authority.judge_batch import Office, SigningKeyRefused
 from services.process.database import FaultKind, classify
 from services.process.logs import get_log
 
@@ -126,6 +126,9 @@ class Lane:
             except RaceLost as race:
                 fault = race
                 continue
+            except SigningKeyRefused as refused:
+                log.warning("nothing_accepted", commands=len(batch), reason=str(refused))
+                return [overloaded("this authority accepts nothing now", r.admitted) for r in batch]
             except Exception as error:  # noqa: BLE001 - sorted below: retried, or isolated down to one Command
                 fault = error
                 if classify(error) is FaultKind.TRANSIENT:

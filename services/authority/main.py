@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
@@ -11,6 +12,7 @@ from nats.aio.client import Client
 from nats.errors import Error as BrokerError
 
 from contracts import subjects
+from contracts.bounds import freshness_future_seconds, freshness_past_seconds
 from contracts.identifiers import ShardId, organization_shard
 from contracts.rejection import Code
 from contracts.signature import SigningKey
@@ -18,8 +20,11 @@ from services.authority.accept_transition import Committed
 from services.authority.admission_pool import AdmissionPool
 from services.authority.admitted import AuthenticationFailure
 from services.authority.announce_heads import HeadAnnouncer
-from services.authority.audit_failure import audit_failure
+from services.authority.audit_failure import audit_failure, forget_old_failures
+from services.authority.audit_registry import RegistryAuditor
 from services.authority.batch_facts import sql
+from services.authority.follow_signing_key import SigningKeyFollower
+from services.authority.freshness import Freshness
 from services.authority.ingress import Ingress, queue_group
 from services.authority.judge_batch import Office
 from services.authority.key_cache import KeyRegistryCache
@@ -49,6 +54,10 @@ failures_waiting_max: Final = 1_000
 """Authentication failures waiting to be audited; beyond it the oldest is dropped and counted."""
 failures_pause_seconds: Final = 1.0
 """Seconds between two looks at the failures to audit."""
+failure_days_kept: Final = 90
+"""Days for which the protected record keeps an authentication failure, unless WEAVEHOLD_AUDIT_DAYS says otherwise."""
+forgetting_pause_seconds: Final = 3_600.0
+"""Seconds between two clearings of what the protected record keeps no longer."""
 
 log = get_log(__name__)
 
@@ -65,7 +74,16 @@ class Authority:
             holder=holder_name(environment.text("WEAVEHOLD_INSTANCE", default_instance("authority"))),
             key=key,
             new_id=uuid7_urn,
+            freshness=Freshness(
+                past_seconds=environment.integer(
+                    "WEAVEHOLD_FRESHNESS_PAST_SECONDS", freshness_past_seconds, minimum=1, maximum=86_400
+                ),
+                future_seconds=environment.integer(
+                    "WEAVEHOLD_FRESHNESS_FUTURE_SECONDS", freshness_future_seconds, minimum=0, maximum=3_600
+                ),
+            ),
         )
+        self._failure_days = environment.integer("WEAVEHOLD_AUDIT_DAYS", failure_days_kept, minimum=1, maximum=36_500)
         self._process = process
         self._broker = broker
         self._pool = pool
@@ -82,6 +100,10 @@ class Authority:
         )
         self._finder = ShardFinder(pool, settings.organization_id, shard_count)
         self._keys = KeyRegistryCache(pool, settings.organization_id)
+        self._signing_key = SigningKeyFollower(self.office, settings.signing_key_file, pool)
+        self._registry = RegistryAuditor(self.office, self._keys, pool)
+        process.health.add("signing_key", self._signing_key.check)
+        process.health.add("key_registry", self._registry.check)
         self._announcer = HeadAnnouncer(broker, pool, settings.organization_id, self._held.keys)
         outcomes = ("accepted", "recorded_as_evidence", "forwarded", *(code.value for code in Code))
         self._displaced = process.metrics.counter(
@@ -118,10 +140,12 @@ class Authority:
         loops = [
             self._start("heads", self._announcer.run),
             self._start("audit", self._audit),
+            self._start("signing-key", self._signing_key.run),
+            self._start("key-registry", self._registry.run),
         ]
         loops += [self._start(f"lane-{number}", lane.run) for number, lane in enumerate(self._lanes)]
         loops += [self._start(f"admission-{number}", self.ingress.admit_batches) for number in range(admission_loops)]
-        opener = SessionOpener(self.ingress.submit, self._pool, organization_id, self.office.key)
+        opener = SessionOpener(self.ingress.submit, self._pool, organization_id, lambda: self.office.key)
         broker = self._broker
         commands = await broker.subscribe(
             subjects.command_ingress(organization_id), queue=queue_group, cb=self.ingress.on_command
@@ -130,7 +154,13 @@ class Authority:
             subjects.lanes_of(organization_id, self.office.holder), cb=self.ingress.on_forwarded
         )
         served = await serve_requests(
-            broker, self._pool, organization_id, self._keys, open_session=opener.open, metrics=self._process.metrics
+            broker,
+            self._pool,
+            organization_id,
+            self._keys,
+            freshness=self.office.freshness,
+            open_session=opener.open,
+            metrics=self._process.metrics,
         )
         await self._process.stopping.wait()
         await commands.unsubscribe()
@@ -191,7 +221,7 @@ class Authority:
         organization_id = self.office.organization_id
         hints = {subjects.log_grown(organization_id, event.shard_id) for event in committed.events}
         hints |= {subjects.membership_changed(organization_id, member) for member in committed.changed_members}
-        if committed.keys_bound:
+        if committed.keys_changed:
             self._keys.invalidate()
             hints.add(subjects.keys_changed(organization_id))
         for event in committed.events:
@@ -213,10 +243,15 @@ class Authority:
 
     async def _audit(self, beat: Callable[[], None]) -> None:
         """Write authentication failures to the protected record, off the path of Commands."""
+        forget_at = 0.0
         while True:
             beat()
             await asyncio.sleep(failures_pause_seconds)
             try:
+                if time.monotonic() >= forget_at:
+                    async with self._pool.connection() as connection:
+                        await forget_old_failures(connection, self.office.organization_id, days_kept=self._failure_days)
+                    forget_at = time.monotonic() + forgetting_pause_seconds
                 while self._failures:
                     failure = self._failures[0]
                     async with self._pool.connection() as connection:

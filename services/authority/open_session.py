@@ -24,13 +24,17 @@ class SessionOpener:
     """Signs `session_open` with the authority's key and submits it like any other Command."""
 
     def __init__(
-        self, submit: Callable[[bytes], Awaitable[bytes]], pool: Pool, organization_id: str, key: SigningKey
+        self,
+        submit: Callable[[bytes], Awaitable[bytes]],
+        pool: Pool,
+        organization_id: str,
+        current_key: Callable[[], SigningKey],
     ) -> None:
-        """`submit` takes Command bytes and returns the encoded reply."""
+        """`submit` takes Command bytes and returns the encoded reply; `current_key` is the service's."""
         self._submit = submit
         self._pool = pool
         self._organization_id = organization_id
-        self._key = key
+        self._current_key = current_key
 
     async def open(self, agent_id: str, key_id: str) -> SessionOpened | Rejection:
         """Raise the Agent's Session Epoch. The epoch is read from the Event, for a later session may follow at once."""
@@ -49,7 +53,8 @@ class SessionOpener:
     def _command(self, agent_id: str, key_id: str, moment: datetime) -> bytes:
         """Issued at `moment` of the database's clock, which also judges freshness: this host's may be off."""
         now = format_timestamp(moment)
-        principal = self._key.principal
+        key = self._current_key()
+        principal = key.principal
         command: dict[str, Any] = {
             "protocolVersion": "0.1",
             "actionId": uuid7_urn(),
@@ -59,4 +64,4 @@ class SessionOpener:
             "issuedAt": now,
             "payload": {"agentId": agent_id, "keyId": key_id},
         }
-        return sign_document(command, self._key, now)
+        return sign_document(command, key, now)

@@ -1,27 +1,32 @@
-"""The Organization shard's own rows as one batch changes them: Agent Cards, the keys they bind, session epochs."""
+"""The Organization shard's own rows as one batch changes them: Agent Cards, session epochs, keys and their ends."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Any
 
-from msgspec import UNSET, Struct, convert, field
+from msgspec import UNSET, Struct, UnsetType, convert, field
 from msgspec import json as msgspec_json
 
 from contracts.canonical import canonical_bytes
 from contracts.documents.agent_card import AgentCard
-from contracts.event import agent_card_registered, session_opened
-from contracts.signature import base64url_bytes, is_prime_order_point
-from services.authority.batch_facts import BatchFacts, KeyRow
+from contracts.documents.common import Actor, ActorType
+from contracts.event import agent_card_registered, key_registered, key_retired, key_revoked, session_opened
+from contracts.payloads.keys import KeyStanding
+from contracts.signature import base64url_bytes
+from contracts.verification import RegisteredKey
+from services.authority.batch_facts import BatchFacts
 from services.authority.decision import AgentFacts
+from services.authority.key_book import KeyBook, KnownKey
 
-_public_key_bytes: Final = 32
+key_event_kinds = frozenset({key_registered, key_retired, key_revoked})
 
 
 class OrganizationRows(Struct):
-    """Rows to write, keyed by Agent ID; keys in the order of the statement's columns."""
+    """Rows to write, keyed by Agent ID; keys and statements of their ends in the order of the statements' columns."""
 
     cards: dict[str, tuple[int, bytes]] = field(default_factory=dict)
-    keys: list[tuple[str, str, bytes, str, str | None, str | None]] = field(default_factory=list)
     sessions: dict[str, tuple[int, str]] = field(default_factory=dict)
+    keys: list[tuple[str, str, str, bytes, str, str]] = field(default_factory=list)
+    key_ends: list[tuple[str, int, str | None, str | None, str]] = field(default_factory=list)
 
 
 def agents_of(facts: BatchFacts) -> dict[str, AgentFacts]:
@@ -32,72 +37,83 @@ def agents_of(facts: BatchFacts) -> dict[str, AgentFacts]:
     }
 
 
-def keys_of_card(card: Any) -> Iterator[tuple[str, bytes]]:
-    """Key ID and 32 raw bytes of each readable key of a card that may not be valid."""
-    keys = card.get("publicKeys") if isinstance(card, Mapping) else None
-    for key in keys if isinstance(keys, list) else ():
-        if isinstance(key, Mapping) and isinstance(key.get("keyId"), str) and isinstance(key.get("publicKey"), str):
-            raw = base64url_bytes(key["publicKey"])
-            if raw is not None and len(raw) == _public_key_bytes:
-                yield key["keyId"], raw
-
-
-def key_conflict(facts: BatchFacts, card: Mapping[str, Any]) -> str | None:
-    """Why a card's keys may not be bound (TRU-2): weak, named twice, or known under another key ID or Principal."""
-    readable = dict(keys_of_card(card))
-    by_public_key = {row.public_key: row for row in facts.keys.values()}
-    seen: set[str | bytes] = set()
-    for key in card["publicKeys"]:
-        key_id = key["keyId"]
-        public_key = readable.get(key_id)
-        if public_key is None or not is_prime_order_point(public_key):
-            return f"key {key_id} of the card is no canonical prime-order Ed25519 key; bind another one"
-        if key_id in seen or public_key in seen:
-            return f"key {key_id} stands twice in the card; name each key once, under one key ID"
-        seen |= {key_id, public_key}
-        row = facts.keys.get(key_id) or by_public_key.get(public_key)
-        wanted = (key_id, card["agentId"], public_key)
-        if row is not None and (row.key_id, row.principal_id, row.public_key) != wanted:
-            return f"key {key_id} of the card is already bound otherwise; bind a new key under a new key ID"
-        if row is not None and (row.valid_from, row.valid_until, row.revoked_at) != _boundaries(key):
-            return f"key {key_id} is bound with other boundaries, which no card can move; bind a new key"
-    return None
-
-
-def _boundaries(key: Mapping[str, Any]) -> tuple[str, str | None, str | None]:
-    """When a card says that a key begins, ends, and was revoked."""
-    return key["validFrom"], key.get("validUntil"), key.get("revokedAt")
-
-
 def record_organization_event(
     kind: str,
     payload: Mapping[str, Any],
     event_id: str,
     *,
     agents: dict[str, AgentFacts],
-    facts: BatchFacts,
+    book: KeyBook,
     rows: OrganizationRows,
 ) -> None:
-    """Let the Agents and rows of this batch move with one Organization-scoped Event."""
+    """Let the Agents, keys and rows of this batch move with one Organization-scoped Event."""
     agent_id = payload["agentId"]
     before = agents.get(agent_id, AgentFacts(0, None, None))
     if kind == agent_card_registered:
         card = convert(payload["card"], AgentCard)
         agents[agent_id] = AgentFacts(before.session_epoch, before.session_event_id, card)
         rows.cards[agent_id] = (card.card_version, canonical_bytes(payload["card"]))
-        _bind_keys(card, facts, rows)
+        _bind_card_keys(card, event_id, book, rows)
     elif kind == session_opened:
         epoch = payload["sessionEpoch"]
         agents[agent_id] = AgentFacts(epoch, event_id, before.card)
         rows.sessions[agent_id] = (epoch, event_id)
 
 
-def _bind_keys(card: AgentCard, facts: BatchFacts, rows: OrganizationRows) -> None:
+def record_key_event(
+    kind: str, payload: Mapping[str, Any], event_id: str, *, book: KeyBook, rows: OrganizationRows
+) -> None:
+    """Let the keys of this batch move with one Event of the registry's history."""
+    standing = convert(payload["key"], KeyStanding)
+    valid_until, revoked_at = _present(standing.valid_until), _present(standing.revoked_at)
+    if kind == key_registered:
+        _bind(
+            RegisteredKey(
+                key_id=standing.key_id,
+                principal=standing.principal,
+                public_key=base64url_bytes(standing.public_key) or b"",
+                valid_from=standing.valid_from,
+                valid_until=valid_until,
+                revoked_at=revoked_at,
+            ),
+            event_id,
+            book,
+            rows,
+        )
+    else:
+        known = book.end(standing.key_id, valid_until=valid_until, revoked_at=revoked_at)
+        rows.key_ends.append((standing.key_id, known.statements, valid_until, revoked_at, event_id))
+
+
+def _bind_card_keys(card: AgentCard, event_id: str, book: KeyBook, rows: OrganizationRows) -> None:
+    """A card may name again the keys that its Agent already has."""
     for key in card.public_keys:
-        raw = base64url_bytes(key.public_key)
-        if key.key_id in facts.keys or raw is None:
-            continue
-        until = None if key.valid_until is UNSET else key.valid_until
-        revoked = None if key.revoked_at is UNSET else key.revoked_at
-        rows.keys.append((key.key_id, card.agent_id, raw, key.valid_from, until, revoked))
-        facts.keys[key.key_id] = KeyRow(key.key_id, "agent", card.agent_id, raw, key.valid_from, until, revoked)
+        if book.find(key.key_id) is None:
+            _bind(
+                RegisteredKey(
+                    key_id=key.key_id,
+                    principal=Actor(type=ActorType.AGENT, id=card.agent_id),
+                    public_key=base64url_bytes(key.public_key) or b"",
+                    valid_from=key.valid_from,
+                    valid_until=_present(key.valid_until),
+                    revoked_at=_present(key.revoked_at),
+                ),
+                event_id,
+                book,
+                rows,
+            )
+
+
+def _bind(key: RegisteredKey, event_id: str, book: KeyBook, rows: OrganizationRows) -> None:
+    """A binding, with the first statement of its ends when it comes with any."""
+    principal = key.principal
+    rows.keys.append((key.key_id, principal.type.value, principal.id, key.public_key, key.valid_from, event_id))
+    ends = (key.valid_until, key.revoked_at)
+    statements = 0 if ends == (None, None) else 1
+    if statements:
+        rows.key_ends.append((key.key_id, statements, *ends, event_id))
+    book.put(KnownKey(key, statements))
+
+
+def _present(value: str | UnsetType) -> str | None:
+    return None if value is UNSET else value

@@ -7,14 +7,14 @@ nothing, whatever a cache remembers. Nothing is recorded but authentication fail
 
 import hashlib
 from collections.abc import Collection
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct
 from psycopg import AsyncConnection
 
-from contracts.bounds import freshness_future_seconds, freshness_past_seconds, request_bytes_max
+from contracts.bounds import request_bytes_max
 from contracts.command import Command
 from contracts.document_kinds import DocumentKind
 from contracts.documents.common import Actor, ActorType
@@ -25,7 +25,9 @@ from contracts.timestamps import format_timestamp, instant
 from contracts.verification import RegisteredKey, Stage, VerificationFailure, Verified, verify_document
 from services.authority.admitted import AuthenticationFailure
 from services.authority.audit_failure import audit_failure
-from services.authority.key_cache import KeyRegistryCache, registered_key
+from services.authority.freshness import Freshness
+from services.authority.key_book import registered_key
+from services.authority.key_cache import KeyRegistryCache
 from services.process.database import Pool
 from services.process.statements import load
 
@@ -53,15 +55,21 @@ class _Believed(Struct, frozen=True):
     session_epoch: int
 
 
-async def read_request(
-    pool: Pool, organization_id: str, keys: KeyRegistryCache, raw: bytes, kinds: Collection[str]
-) -> ReadRequest | Rejection:
+class ReadTrust(Struct, frozen=True, kw_only=True):
+    """What every request of one Organization is verified by; `keys` are re-read where they are believed."""
+
+    organization_id: str
+    keys: KeyRegistryCache
+    freshness: Freshness
+
+
+async def read_request(pool: Pool, trust: ReadTrust, raw: bytes, kinds: Collection[str]) -> ReadRequest | Rejection:
     """Verify one request whose kind must be among `kinds`. Raises psycopg errors as they come."""
-    verified = await _verify(keys, raw)
+    verified = await _verify(trust.keys, raw)
     if isinstance(verified, VerificationFailure):
-        return await _refuse_document(pool, organization_id, raw, verified)
+        return await _refuse_document(pool, trust.organization_id, raw, verified)
     async with pool.connection() as connection:
-        believed = await _believe(connection, organization_id, verified, raw)
+        believed = await _believe(connection, trust, verified, raw)
     if isinstance(believed, Rejection):
         return believed
     command = believed.command
@@ -113,18 +121,18 @@ async def _refuse_document(pool: Pool, organization_id: str, raw: bytes, failure
 
 
 async def _believe(
-    connection: AsyncConnection[Any], organization_id: str, verified: Verified, raw: bytes
+    connection: AsyncConnection[Any], trust: ReadTrust, verified: Verified, raw: bytes
 ) -> _Believed | Rejection:
     """Judge key and time as the database has them now."""
     command = verified.typed
     assert isinstance(command, Command)  # noqa: S101 - the kind decides the type
-    asked = {"organization_id": organization_id, "key_id": verified.key_id, "actor_id": command.actor.id}
+    asked = {"organization_id": trust.organization_id, "key_id": verified.key_id, "actor_id": command.actor.id}
     row = await (await connection.execute(sql.read_request_facts, asked, binary=True)).fetchone()
     assert row is not None  # noqa: S101 - the statement always gives one row
     now, session_epoch, *key = row
     if (fault := _key_fault(key, now)) is not None:
         stage = Stage.KEY_RESOLUTION.value
-    elif (fault := _freshness_fault(command.issued_at, now)) is not None:
+    elif (fault := trust.freshness.around(now).fault(command.issued_at)) is not None:
         stage = "freshness"
     else:
         return _Believed(command, session_epoch)
@@ -136,7 +144,7 @@ async def _believe(
         action_id=command.action_id,
         document_sha256=hashlib.sha256(raw).digest(),
     )
-    await audit_failure(connection, organization_id, record)
+    await audit_failure(connection, trust.organization_id, record)
     return reject(Code.AUTH_INVALID_SIGNATURE, "signed document rejected")
 
 
@@ -147,14 +155,6 @@ def _key_fault(row: list[Any], now: datetime) -> str | None:
     if not key.covers(instant(format_timestamp(now))):
         return f"key {key.key_id} is not valid at the time of reading"
     return None
-
-
-def _freshness_fault(issued_at: str, now: datetime) -> str | None:
-    earliest = instant(format_timestamp(now - timedelta(seconds=freshness_past_seconds)))
-    latest = instant(format_timestamp(now + timedelta(seconds=freshness_future_seconds)))
-    if earliest <= instant(issued_at) <= latest:
-        return None
-    return f"issuedAt {issued_at} is outside the window around {now.isoformat()}"
 
 
 def _payload(command: Command, kinds: Collection[str]) -> ReadPayload | Rejection:

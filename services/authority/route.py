@@ -10,8 +10,8 @@ from typing import Any, Final
 from msgspec import UNSET
 from psycopg_pool import AsyncConnectionPool
 
-from contracts.command import Command, organization_scoped_kinds
-from contracts.identifiers import ShardId, organization_shard
+from contracts.command import Command
+from contracts.identifiers import ShardId, organization_shard, registry_group
 from services.authority.batch_facts import sql
 
 remembered_groups_max: Final = 100_000
@@ -35,7 +35,7 @@ class ShardFinder:
 
     async def shard_of(self, command: Command) -> ShardId:
         """The shard whose lane must decide this Command. A Group that does not exist goes where it would be made."""
-        if command.group_id is UNSET or command.kind in organization_scoped_kinds:
+        if command.group_id is UNSET or command.group_id == registry_group(self._organization_id):
             return organization_shard
         group_id = command.group_id
         if group_id in self._known:

@@ -68,6 +68,10 @@ def _no_names(_: Any) -> Iterable[str]:
     return ()
 
 
+def _no_keys(_: Any) -> Iterable[tuple[str, bytes | None]]:
+    return ()
+
+
 def _no_claims(_: Any) -> tuple[tuple[str, str], ...]:
     return ()
 
@@ -76,8 +80,9 @@ class Rule[P](Struct, frozen=True, kw_only=True):
     """One Command kind.
 
     `event` is the kind of its Event, `aggregate` the present revision of what it changes (0 for something new),
-    `work_item` the identifier of the WorkItem that the payload addresses. The check tuples stand in the order in
-    which they run; see `decide` for what runs between them.
+    `work_item` the identifier of the WorkItem that the payload addresses, `keys` the registered keys that it binds or
+    ends (ID and, to bind, the 32 raw bytes). The check tuples stand in the order in which they run; see `decide` for
+    what runs between them.
     """
 
     event: str
@@ -85,6 +90,7 @@ class Rule[P](Struct, frozen=True, kw_only=True):
     events: Callable[[Case[P]], tuple[EventDraft, ...]]
     work_item: Callable[[P], str] | None = None
     agents: Callable[[P], Iterable[str]] = _no_names
+    keys: Callable[[P], Iterable[tuple[str, bytes | None]]] = _no_keys
     claims: Callable[[P], tuple[tuple[str, str], ...]] = _no_claims
     nested: tuple[tuple[DocumentKind, str], ...] = ()
     shape: tuple[Check, ...] = ()

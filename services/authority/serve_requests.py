@@ -32,9 +32,10 @@ from contracts.payloads.requests import (
 )
 from contracts.rejection import Code, Rejection, reject
 from services.authority.encode_answer import encode_rejection
+from services.authority.freshness import Freshness
 from services.authority.key_cache import KeyRegistryCache
 from services.authority.provision_delivery import retire_deliveries
-from services.authority.read_request import ReadRequest, read_request
+from services.authority.read_request import ReadRequest, ReadTrust, read_request
 from services.authority.serve_acknowledgement import serve_acknowledgement
 from services.authority.serve_heads import serve_heads
 from services.authority.serve_memberships import serve_memberships
@@ -149,6 +150,7 @@ async def serve(
     organization_id: str,
     keys: KeyRegistryCache,
     *,
+    freshness: Freshness,
     open_session: OpenSession,
     metrics: Metrics,
 ) -> ServedRequests:
@@ -156,7 +158,7 @@ async def serve(
 
     `pool` reaches the primary: a FORK verdict rests on what is answered here (RULE-21).
     """
-    desk = _Desk(nc, pool, organization_id, keys, open_session)
+    desk = _Desk(nc, pool, ReadTrust(organization_id=organization_id, keys=keys, freshness=freshness), open_session)
     counter = _Counter(metrics)
     offers: list[tuple[str, Callable[[str], str], int, Handler]] = [
         ("replay", subjects.replay, replays_in_flight_max, desk.replay),
@@ -182,12 +184,16 @@ class _Desk:
     """Gate and verb of each subject."""
 
     def __init__(
-        self, nc: Client, pool: Pool, organization_id: str, keys: KeyRegistryCache, open_session: OpenSession
+        self,
+        nc: Client,
+        pool: Pool,
+        trust: ReadTrust,
+        open_session: OpenSession,
     ) -> None:
         self._nc = nc
         self._pool = pool
-        self._organization_id = organization_id
-        self._keys = keys
+        self._organization_id = trust.organization_id
+        self._trust = trust
         self._open_session = open_session
 
     async def replay(self, raw: bytes) -> Struct | Rejection:
@@ -250,7 +256,7 @@ class _Desk:
             log.warning("deliveries_not_retired", agent_id=agent_id, error=str(fault) or type(fault).__name__)
 
     async def _gate(self, raw: bytes, kinds: tuple[str, ...]) -> ReadRequest | Rejection:
-        return await read_request(self._pool, self._organization_id, self._keys, raw, kinds)
+        return await read_request(self._pool, self._trust, raw, kinds)
 
 
 def _encoded(answer: Struct | Rejection) -> bytes:

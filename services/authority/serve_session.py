@@ -40,7 +40,7 @@ from contracts.timestamps import format_timestamp, instant, parse_timestamp
 from contracts.verification import RegisteredKey, Stage
 from services.authority.admitted import AuthenticationFailure
 from services.authority.audit_failure import audit_failure
-from services.authority.key_cache import registered_key
+from services.authority.key_book import registered_key
 from services.process.database import Pool
 from services.process.statements import load
 

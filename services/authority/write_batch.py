@@ -5,6 +5,7 @@ come last, sorted; a name taken meanwhile fails its insert, so a lost race canno
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Final
 
 from psycopg import AsyncConnection
@@ -55,11 +56,18 @@ _entity_columns: Final[Mapping[str, type[Column]]] = {
 }
 _key_columns: Final[Mapping[str, type[Column]]] = {
     "key_ids": TextColumn,
+    "principal_types": TextColumn,
     "principal_ids": TextColumn,
     "public_keys": BytesColumn,
     "valid_from": TextColumn,
+    "event_ids": TextColumn,
+}
+_key_end_columns: Final[Mapping[str, type[Column]]] = {
+    "key_ids": TextColumn,
+    "sequences": IntegerColumn,
     "valid_until": TextColumn,
     "revoked_at": TextColumn,
+    "event_ids": TextColumn,
 }
 _identifier_columns: Final[Mapping[str, type[Column]]] = {
     "identifiers": TextColumn,
@@ -105,7 +113,7 @@ async def write_batch(
         await _write_admissions(connection, asked, office, facts, outcome)
         await _write_events(connection, asked | {"incarnation": facts.incarnation}, outcome)
         await _write_entities(connection, asked, outcome)
-        await _write_organization(connection, asked, outcome)
+        await _write_organization(connection, asked, outcome, outcome.events[0].accepted_at)
         if outcome.identifiers:
             await connection.execute(sql.insert_identifiers, asked | _columns(outcome.identifiers, _identifier_columns))
         if outcome.receipts:
@@ -158,7 +166,9 @@ async def _write_entities(connection: AsyncConnection[Any], asked: dict[str, Any
         await connection.execute(sql.upsert_entities, asked | _columns(rows, _entity_columns))
 
 
-async def _write_organization(connection: AsyncConnection[Any], asked: dict[str, Any], outcome: BatchOutcome) -> None:
+async def _write_organization(
+    connection: AsyncConnection[Any], asked: dict[str, Any], outcome: BatchOutcome, recorded_at: datetime
+) -> None:
     """Cards, keys and session epochs: rows of the Organization shard."""
     organization = outcome.organization
     if organization.cards:
@@ -166,7 +176,10 @@ async def _write_organization(connection: AsyncConnection[Any], asked: dict[str,
         columns = _columns(cards, _card_columns)
         await connection.execute(sql.upsert_agent_cards, asked | columns)
     if organization.keys:
-        await connection.execute(sql.insert_agent_keys, asked | _columns(organization.keys, _key_columns))
+        await connection.execute(sql.insert_keys, asked | _columns(organization.keys, _key_columns))
+    if organization.key_ends:
+        columns = _columns(organization.key_ends, _key_end_columns)
+        await connection.execute(sql.insert_key_ends, asked | {"recorded_at": recorded_at} | columns)
     if organization.sessions:
         sessions = [(agent_id, epoch, event_id) for agent_id, (epoch, event_id) in organization.sessions.items()]
         columns = _columns(sessions, _session_columns)

@@ -32,6 +32,7 @@ from tests.authority_rig import (
     verified,
     with_groups,
 )
+from tests.builders import revoke_key
 from tests.fault_proxy import FaultProxy
 
 
@@ -274,7 +275,8 @@ async def test_a_key_revoked_after_admission_is_not_accepted(database_url: str, 
         raw = post(organization)
         await authority.route([raw])
         now = format_timestamp(datetime.now(UTC))
-        await run_sql(database_url, f"UPDATE signing_key SET revoked_at = '{now}' WHERE principal_type = 'human'")
+        await revoke_key(authority.connection, organization.keys.mission_owner.key_id, now)
+        await authority.connection.commit()
         committed = await authority.commit(raw)
     assert refusal_of(committed.answers[0]).code is Code.AUTH_INVALID_SIGNATURE
     assert committed.failures[0].stage == "key-resolution"
@@ -395,7 +397,7 @@ async def test_sessions_open_whatever_the_clock_of_the_process_says(
             return encode_answer(await authority.answer(raw))
 
         key = organization.keys.authority
-        opener = SessionOpener(submit, authority.pool, organization.organization_id, key)
+        opener = SessionOpener(submit, authority.pool, organization.organization_id, lambda: key)
         opened = await opener.open(coordinator.principal.id, coordinator.key_id)
     assert isinstance(opened, SessionOpened)
     assert opened.session_epoch == 1

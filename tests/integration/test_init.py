@@ -123,6 +123,7 @@ async def test_a_key_id_of_another_principal_is_refused(connection: Connection, 
     """RULE-29: a registered key is never bound anew."""
     keys = await asyncio.to_thread(prepare_keys, tmp_path)
     await initialize(connection, name="acme", keys_directory=tmp_path)
+    await connection.execute("ALTER TABLE signing_key DISABLE TRIGGER USER")
     await connection.execute(
         "UPDATE signing_key SET principal_id = 'urn:other' WHERE key_id = %s", [keys.registry.key_id]
     )

@@ -9,7 +9,7 @@ from contracts import subjects
 from services.authority import key_cache
 from services.authority.key_cache import KeyRegistryCache, KeysUnavailable, SynchronousKeyResolver
 from services.process.database import open_pool
-from tests.builders import signing_key
+from tests.builders import end_key, signing_key
 from tests.fault_proxy import FaultProxy
 from tests.reads_rig import planted, serving
 from tests.relay_rig import eventually
@@ -76,9 +76,7 @@ async def test_an_admission_process_resolves_by_itself(database_url: str, tmp_pa
             assert found is not None
             assert found.valid_until is None
             assert await asyncio.to_thread(resolver.resolve, "urn:weavehold:key:unknown") is None
-            await org.connection.execute(
-                "UPDATE signing_key SET valid_until = '2026-01-01T00:00:00Z' WHERE key_id = %s", (key.key_id,)
-            )
+            await end_key(org.connection, key.key_id, valid_until="2026-01-01T00:00:00Z")
             resolver.at_least(0)
             assert resolver.resolve(key.key_id) is found
             resolver.at_least(1)

@@ -17,7 +17,7 @@ from contracts.payloads.requests import (
     replay_request,
 )
 from services.authority import serve_requests
-from tests.builders import signing_key
+from tests.builders import revoke_key, signing_key
 from tests.reads_rig import Asker, Authority, code_of, now, planted, read_bytes, reply_seconds, serving
 from tests.relay_rig import eventually
 
@@ -106,7 +106,7 @@ async def test_a_new_key_is_believed_and_a_revoked_one_is_not(database_url: str,
         key = await org.add_agent("worker")
         asker = Asker(authority.nc, org.id, key)
         known = await asker.ask(subject, *asked)
-        await org.connection.execute("UPDATE signing_key SET revoked_at = %s WHERE key_id = %s", (now(-1), key.key_id))
+        await revoke_key(org.connection, key.key_id, now(-1))
         revoked = await asker.ask(subject, *asked, issued_at=now(-30))
     assert [code_of(reply) for reply in (unknown, known, revoked)] == [
         "AUTH_INVALID_SIGNATURE",

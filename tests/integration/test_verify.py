@@ -25,7 +25,9 @@ from projections.store.sqlite import SqliteStore
 from services.process.database import connect
 from tests.authority_rig import authority_on, post, rows, run_sql, with_groups
 
-untriggered = ("ALTER TABLE event_log DISABLE TRIGGER ALL",)
+untriggered = tuple(
+    f"ALTER TABLE {table} DISABLE TRIGGER ALL" for table in ("event_log", "signing_key", "key_validity", "admission")
+)
 
 
 @pytest.fixture

@@ -7,4 +7,4 @@ WITH consumed AS (
 SELECT c.agent_id, c.key_id, c.client_nonce, c.server_nonce, c.challenge, c.expires_at, weavehold_clock(),
     k.key_id, k.principal_type, k.principal_id, k.public_key, k.valid_from, k.valid_until, k.revoked_at
 FROM consumed c
-LEFT JOIN signing_key k ON k.organization_id = %(organization_id)s AND k.key_id = c.key_id
+LEFT JOIN registered_key k ON k.organization_id = %(organization_id)s AND k.key_id = c.key_id

@@ -1,3 +1,3 @@
 SELECT key_id, principal_type, principal_id, public_key, valid_from, valid_until, revoked_at
-FROM signing_key
+FROM registered_key
 WHERE organization_id = %(organization_id)s AND key_id = %(key_id)s

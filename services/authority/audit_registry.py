@@ -1,0 +1,114 @@
+"""The whole registry as evidence, examined at the start and after each change: without it no key counts (TRU-2)."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from msgspec import UNSET, structs
+
+from contracts.documents.common import Actor, ActorType
+from contracts.key_registry import KeyBinding, KeyRegistry, RegistryEvidence, ValidityStatement
+from contracts.signature import algorithm, base64url_text
+from contracts.timestamps import format_timestamp
+from contracts.verification import RegistryFault
+from services.authority.batch_facts import sql
+from services.authority.judge_batch import Office
+from services.authority.key_cache import KeyRegistryCache
+from services.process.database import Connection, FaultKind, Pool, classify
+from services.process.health import READY, Finding
+from services.process.logs import get_log
+
+pause_seconds_min: Final = 5.0
+"""Seconds between two examinations: a busy registrar must not occupy a core with them."""
+look_seconds: Final = 1.0
+"""Seconds between two looks whether the registry changed."""
+not_examined_yet: Final = "the key registry has not been examined yet"
+
+log = get_log(__name__)
+
+
+class RegistryAuditor:
+    """Keeps `office.registry_fault`: while it is set, nothing can be accepted."""
+
+    def __init__(self, office: Office, keys: KeyRegistryCache, pool: Pool) -> None:
+        """Until the first examination the registry counts as invalid."""
+        self._office = office
+        self._keys = keys
+        self._pool = pool
+        self._examined = 0
+        self._last = -pause_seconds_min
+        office.registry_fault = not_examined_yet
+
+    async def run(self, beat: Callable[[], None]) -> None:
+        """Examine after each announced change until cancelled."""
+        while True:
+            beat()
+            version = self._keys.version
+            if version != self._examined and time.monotonic() >= self._last + pause_seconds_min:
+                try:
+                    await self.examine()
+                    self._examined = version
+                except Exception as fault:
+                    if classify(fault) is not FaultKind.TRANSIENT:
+                        raise
+                    log.warning("registry_not_examined", fault=str(fault))
+                self._last = time.monotonic()
+            await asyncio.sleep(look_seconds)
+
+    async def examine(self) -> None:
+        """Read and judge the whole registry. Raises psycopg errors; what was found before then stands."""
+        async with self._pool.connection() as connection:
+            evidence = await read_evidence(connection, self._office.organization_id)
+        fault = await asyncio.to_thread(evidence_fault, evidence)
+        if fault is not None and fault != self._office.registry_fault:
+            log.error("registry_invalid", reason=fault)
+        self._office.registry_fault = fault
+
+    async def check(self) -> Finding:
+        """Readiness: whether the registry's evidence is valid."""
+        fault = self._office.registry_fault
+        return READY if fault is None else Finding.failed(fault)
+
+
+def evidence_fault(evidence: RegistryEvidence) -> str | None:
+    """Why this evidence is not valid as a whole, or None."""
+    try:
+        KeyRegistry(evidence)
+    except RegistryFault as fault:
+        return f"the key registry is not valid: {fault}"
+    return None
+
+
+async def read_evidence(connection: Connection, organization_id: str) -> RegistryEvidence:
+    """All bindings of an Organization with all statements of their ends. Raises psycopg errors."""
+    cursor = await connection.execute(sql.read_evidence, {"organization_id": organization_id}, binary=True)
+    bindings: dict[str, KeyBinding] = {}
+    histories: dict[str, list[ValidityStatement]] = {}
+    async for row in cursor:
+        key_id, principal_type, principal_id, public_key, valid_from, sequence, recorded_at, until, revoked = row
+        if key_id not in bindings:
+            bindings[key_id] = KeyBinding(
+                key_id=key_id,
+                principal=Actor(type=ActorType(principal_type), id=principal_id),
+                algorithm=algorithm,
+                public_key=base64url_text(public_key),
+                valid_from=valid_from,
+                validity_history=(),
+            )
+        if sequence is not None:
+            histories.setdefault(key_id, []).append(
+                ValidityStatement(
+                    sequence=sequence,
+                    recorded_at=format_timestamp(recorded_at),
+                    valid_until=UNSET if until is None else until,
+                    revoked_at=UNSET if revoked is None else revoked,
+                )
+            )
+    return RegistryEvidence(
+        organization_id=organization_id,
+        bindings=tuple(
+            structs.replace(binding, validity_history=tuple(histories.get(key_id, ())))
+            for key_id, binding in bindings.items()
+        ),
+    )
