@@ -31,6 +31,7 @@ commands: Final = {
     "board": "Show every Mission as it was projected",
     "cursor": "Show how far everyone is in every Group",
     "verify": "Prove that log, Receipts, stream, state and projections agree",
+    "conformance": "Run the protocol's test vectors",
     "bench": "Measure, each figure as a ratio to a bare baseline",
 }
 """Every command with its summary, in the order of the help."""

@@ -1,39 +1,26 @@
-"""The protocol's JSON Schemas as an independent judge: Draft 2020-12 with asserted formats and ECMAScript patterns.
+"""The protocol's JSON Schemas in tests: an independent judge of what our Structs accept and refuse."""
 
-Nothing here uses our own patterns: URIs and times are taken apart by hand, so that a fault in
-`contracts.identifiers` or `contracts.timestamps` shows as a disagreement.
-"""
-
-import ipaddress
 import json
-import re
-from collections.abc import Iterator
-from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from jsonschema import Draft202012Validator, FormatChecker, ValidationError, validators
-from referencing import Registry, Resource
-from referencing.jsonschema import DRAFT202012
+
+from ops.conformance.schema_judge import SchemaJudge, ecma, is_date_time, is_uri
+
+__all__ = ["accepts", "bundle", "ecma", "is_date_time", "is_uri", "needs_bundle", "schema", "schema_files", "validator"]
 
 bundle: Final = Path(__file__).parents[3] / "shared" / "protocol"
 needs_bundle: Final = pytest.mark.skipif(
     not bundle.is_dir(), reason=f"the protocol's schemas and vectors are not at {bundle}"
 )
 
-_namespace: Final = "https://missionweaveprotocol.dev/schemas/0.1/"
-
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """The schema document `<name>.schema.json` without `$schema`.
-
-    With it jsonschema would judge a referenced file by its own Draft 2020-12 class instead of the one below.
-    """
+    """The schema document `<name>.schema.json`."""
     loaded: dict[str, Any] = json.loads((bundle / "schemas" / f"{name}.schema.json").read_text())
-    del loaded["$schema"]
     return loaded
 
 
@@ -44,128 +31,15 @@ def schema_files() -> frozenset[str]:
 
 
 @cache
-def validator(name: str) -> Draft202012Validator:
+def _judge() -> SchemaJudge:
+    return SchemaJudge({name: schema(name) for name in schema_files()})
+
+
+def validator(name: str) -> Any:
     """The judge for one schema."""
-    registry: Registry[Any] = Registry().with_resources(
-        (_namespace + f"{file}.schema.json", Resource.from_contents(schema(file), default_specification=DRAFT202012))
-        for file in schema_files()
-    )
-    return _EcmaValidator(schema(name), registry=registry, format_checker=_formats)
+    return _judge().validator(name)
 
 
 def accepts(name: str, value: Any) -> bool:
     """Whether the schema accepts `value`."""
-    return bool(validator(name).is_valid(value))
-
-
-# Formats.
-
-_unreserved: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-_sub_delims: Final = frozenset("!$&'()*+,;=")
-_hex: Final = frozenset("0123456789ABCDEFabcdef")
-
-
-def is_uri(value: object) -> bool:
-    """RFC 3986 `URI`, taken apart by hand from left to right."""
-    if not isinstance(value, str):
-        return True
-    scheme, colon, rest = value.partition(":")
-    if not colon or not re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme):
-        return False
-    rest, hash_sign, fragment = rest.partition("#")
-    rest, question, query = rest.partition("?")
-    if (hash_sign and not _all_in(fragment, ":@/?")) or (question and not _all_in(query, ":@/?")):
-        return False
-    if not rest.startswith("//"):
-        return _all_in(rest, ":@/")
-    authority, slash, path = rest[2:].partition("/")
-    return _is_authority(authority) and _all_in(slash + path, ":@/")
-
-
-def _all_in(text: str, extra: str) -> bool:
-    """Only unreserved characters, sub-delims, whole percent escapes and `extra`."""
-    plain, *escaped = text.split("%")
-    if any(len(part) < 2 or not set(part[:2]) <= _hex for part in escaped):
-        return False
-    allowed = _unreserved | _sub_delims | set(extra)
-    return set(plain) <= allowed and all(set(part) <= allowed for part in escaped)
-
-
-def _is_authority(authority: str) -> bool:
-    userinfo, at, host_port = authority.rpartition("@")
-    if at and not _all_in(userinfo, ":"):
-        return False
-    literal = re.fullmatch(r"\[(.*)\](?::[0-9]*)?", host_port, re.DOTALL)
-    if literal is not None:
-        return _is_ip_literal(literal[1])
-    host, colon, port = host_port.partition(":")
-    return _all_in(host, "") and (not colon or set(port) <= set("0123456789"))
-
-
-def _is_ip_literal(literal: str) -> bool:
-    future = re.fullmatch(r"[vV][0-9A-Fa-f]+\.(.+)", literal, re.DOTALL)
-    if future is not None:
-        return set(future[1]) <= _unreserved | _sub_delims | {":"}
-    if not set(literal) <= _hex | set(":."):
-        return False
-    try:
-        ipaddress.IPv6Address(literal)
-    except ValueError:
-        return False
-    return True
-
-
-def is_date_time(value: object) -> bool:
-    """RFC 3339 of the years 0001 to 9999 without leap seconds and without the unknown offset -00:00."""
-    if not isinstance(value, str):
-        return True
-    parts = re.fullmatch(
-        r"([0-9]{4})-([0-9]{2})-([0-9]{2})[Tt]([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.[0-9]+)?(.+)", value, re.DOTALL
-    )
-    if parts is None:
-        return False
-    year, month, day, hour, minute, second = (int(part) for part in parts.groups()[:6])
-    try:
-        date(year, month, day)
-    except ValueError:
-        return False
-    return hour < 24 and minute < 60 and second < 60 and _is_offset(parts[7])
-
-
-def _is_offset(offset: str) -> bool:
-    if offset in {"Z", "z"}:
-        return True
-    match = re.fullmatch(r"[+-]([0-9]{2}):([0-9]{2})", offset)
-    return match is not None and int(match[1]) < 24 and int(match[2]) < 60 and offset != "-00:00"
-
-
-_formats: Final = FormatChecker(formats=())
-_formats.checks("uri")(is_uri)
-_formats.checks("date-time")(is_date_time)
-
-
-# ECMAScript patterns.
-
-_ecma_space: Final = r"\t\n\v\f\r \u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-
-
-@cache
-def ecma(pattern: str) -> re.Pattern[str]:
-    """An ECMAScript pattern for Python: `$` is the very end, `\\S` is the complement of ECMAScript's white space."""
-    translated = re.sub(r"\\.|\[(?:\\.|[^\]\\])*\]|\$", _translate, pattern, flags=re.DOTALL)
-    return re.compile(translated)
-
-
-def _translate(token: re.Match[str]) -> str:
-    text = token[0]
-    if text == "$":
-        return r"\Z"
-    return f"[^{_ecma_space}]" if text == r"\S" else text
-
-
-def _judge_pattern(judge: Any, pattern: str, instance: object, _schema: Any) -> Iterator[ValidationError]:
-    if judge.is_type(instance, "string") and not ecma(pattern).search(str(instance)):
-        yield ValidationError(f"{instance!r} does not match {pattern!r}")
-
-
-_EcmaValidator: Final = validators.extend(Draft202012Validator, {"pattern": _judge_pattern})
+    return _judge().accepts(name, value)
