@@ -5,16 +5,21 @@ Nothing here uses our own patterns: URIs and times are taken apart by hand, so t
 """
 
 import ipaddress
+import json
 import re
 from collections.abc import Iterator, Mapping
 from datetime import date
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Final
 
 from jsonschema import Draft202012Validator, FormatChecker, SchemaError, ValidationError, validators
 from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
+
+
+schemas_remembered_max: Final = 256
+"""Schemas that one process remembers as checked."""
 
 
 class SchemaFault(Exception):
@@ -43,10 +48,8 @@ class SchemaJudge:
             if name not in self._schemas:
                 raise SchemaFault(f"there is no schema {name}")
             schema = self._schemas[name]
-            try:
-                _EcmaValidator.check_schema(schema, format_checker=None)
-            except SchemaError as fault:
-                raise SchemaFault(f"{name} is no JSON Schema: {fault.message}") from fault
+            if fault := _fault_of(json.dumps(schema, sort_keys=True)):
+                raise SchemaFault(f"{name} is no JSON Schema: {fault}")
             self._validators[name] = _EcmaValidator(schema, registry=self._registry, format_checker=_formats)
         return self._validators[name]
 
@@ -168,6 +171,16 @@ def _translate(token: re.Match[str]) -> str:
 def _judge_pattern(judge: Any, pattern: str, instance: object, _schema: Any) -> Iterator[ValidationError]:
     if judge.is_type(instance, "string") and not ecma(pattern).search(str(instance)):
         yield ValidationError(f"{instance!r} does not match {pattern!r}")
+
+
+@lru_cache(maxsize=schemas_remembered_max)
+def _fault_of(schema: str) -> str | None:
+    """Why a schema, given as JSON text, is none. Slow: the meta-schema is larger than most schemas."""
+    try:
+        _EcmaValidator.check_schema(json.loads(schema), format_checker=None)
+    except SchemaError as fault:
+        return str(fault.message)
+    return None
 
 
 _EcmaValidator: Final = validators.extend(Draft202012Validator, {"pattern": _judge_pattern})

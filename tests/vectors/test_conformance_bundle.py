@@ -1,37 +1,35 @@
-"""The conformance bundle: every instance is accepted or refused as its manifest says (TRU-1, stage `schema`)."""
+"""The structural bundle: every instance is accepted or refused as its manifest says (TRU-1, stage `schema`)."""
 
-import json
-from typing import Any
+from pathlib import Path
 
 import msgspec
 import pytest
 
 from contracts.command import coordinator_only_kinds, core_command_kinds, organization_scoped_kinds
 from contracts.document_kinds import DocumentKind
-from contracts.documents.schemas import document_types, read_document, schema_names
+from contracts.documents.schemas import document_types, schema_names
 from contracts.event import core_event_kinds
 from contracts.rejection import Code
-from tests.vectors.protocol_schemas import accepts, bundle, needs_bundle, schema, schema_files
+from ops.conformance.evaluation import Evaluation, try_evaluation
+from ops.conformance.run import open_sections
+from tests.vectors.bundle_copy import BundleCopy, only_failure, structural
+from tests.vectors.protocol_schemas import bundle, needs_bundle, schema, schema_files
 
 pytestmark = needs_bundle
+section = open_sections(bundle)["structural"] if bundle.is_dir() else None
+evaluations = section.evaluations if section else ()
 
 
-def _manifest() -> list[dict[str, Any]]:
-    path = bundle / "conformance" / "manifest.json"
-    return json.loads(path.read_text()) if path.is_file() else []
-
-
-@pytest.mark.parametrize("case", _manifest(), ids=lambda case: case["name"])
-def test_tru_1_instance_is_judged_as_the_manifest_says(case: dict[str, Any]) -> None:
+@pytest.mark.parametrize("evaluation", evaluations, ids=lambda evaluation: evaluation.case)
+def test_tru_1_instance_is_judged_as_the_manifest_says(evaluation: Evaluation) -> None:
     """TRU-1: our Structs and the schemas agree with the manifest."""
-    name = case["schema"].removeprefix("schemas/").removesuffix(".schema.json")
-    instance = json.loads((bundle / case["instance"]).read_text())
-    assert accepts(name, instance) is case["valid"]
-    if case["valid"]:
-        assert json.loads(msgspec.json.encode(read_document(name, instance))) == instance
-    else:
-        with pytest.raises(msgspec.ValidationError):
-            read_document(name, instance)
+    assert try_evaluation(evaluation, set()) is None
+
+
+def test_every_entry_of_the_manifest_is_an_evaluation() -> None:
+    """TRU-1."""
+    assert section is not None
+    assert (len(section.evaluations), section.faults) == (41, [])
 
 
 def test_tru_1_every_schema_has_its_struct() -> None:
@@ -59,3 +57,58 @@ def test_tru_1_kinds_of_commands_and_events_are_those_of_the_schemas() -> None:
 def test_err_1_codes_are_those_of_the_schema_in_its_order() -> None:
     """ERR-1: the 27 codes."""
     assert [code.value for code in Code] == schema("error")["properties"]["code"]["enum"]
+
+
+def test_a_wrong_verdict_is_named(tmp_path: Path) -> None:
+    """TRU-1: an entry that says the opposite, whichever way, fails by its name."""
+    copy = BundleCopy(tmp_path)
+    entries = copy.json(structural)
+    for entry in (entries[0], entries[-1]):
+        entry["valid"] = not entry["valid"]
+    copy.write(structural, entries)
+    tally = copy.run().structural
+    assert (tally.passed, tally.failed) == (39, 2)
+    assert [(each.case, each.evaluation) for each in tally.failures] == [
+        (entry["name"], entry["instance"]) for entry in (entries[0], entries[-1])
+    ]
+    assert (tally.failures[0].expected, tally.failures[0].observed) == ("refused", "accepted")
+
+
+def test_more_members_and_more_entries_are_no_obstacle(tmp_path: Path) -> None:
+    """TRU-1: the complete bundle has more of both than this one."""
+    copy = BundleCopy(tmp_path)
+    entries = copy.json(structural)
+    copy.write(structural, [{**entry, "note": "more"} for entry in entries * 2])
+    assert copy.run().structural.passed == 82
+
+
+def test_our_struct_and_a_schema_of_the_bundle_must_agree(tmp_path: Path) -> None:
+    """TRU-1: a schema that was loosened is noticed, since two judges give each verdict."""
+    copy = BundleCopy(tmp_path)
+    loosened = copy.json("schemas/mission.schema.json")
+    copy.write("schemas/mission.schema.json", {"$id": loosened["$id"]})
+    tally = copy.run().structural
+    assert tally.failed == 1
+    assert "accepted by schemas/mission.schema.json, refused by us" in tally.failures[0].observed
+
+
+@pytest.mark.parametrize(
+    ("entry", "observed"),
+    [
+        (
+            {"name": "x", "schema": "schemas/common.schema.json", "instance": "LICENSE", "valid": True},
+            "no document kind",
+        ),
+        ({"name": "x", "schema": "schemas/event.schema.json", "instance": "LICENSE", "valid": False}, "is no JSON"),
+        ({"name": "x", "schema": "schemas/event.schema.json", "instance": "no.json", "valid": False}, "is missing"),
+        ({"name": "x", "schema": "schemas/event.schema.json"}, "required field"),
+        (7, "Expected `object`"),
+    ],
+)
+def test_an_entry_that_cannot_be_judged_fails(tmp_path: Path, entry: object, observed: str) -> None:
+    """TRU-1: neither skipped nor the end of the run."""
+    copy = BundleCopy(tmp_path)
+    copy.write(structural, [*copy.json(structural), entry])
+    tally = copy.run().structural
+    assert tally.passed == 41
+    assert observed in only_failure(tally).observed

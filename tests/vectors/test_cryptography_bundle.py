@@ -1,104 +1,179 @@
 """The protocol's cryptography vectors: every evaluation ends at the expected stage with the expected answer."""
 
-import hashlib
-import json
-from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
+import rfc8785
 
-from contracts.bounds import event_bytes_max
-from contracts.canonical import canonical_bytes, parse_strict
 from contracts.document_kinds import DocumentKind
-from contracts.key_registry import read_registry
-from contracts.signature import SigningKey, base64url_bytes, base64url_text
-from contracts.verification import VerificationFailure, Verified, verify_document
+from contracts.documents.common import Actor, ActorType
+from contracts.signature import SigningKey, base64url_bytes, sign_document
+from ops.conformance.evaluation import Evaluation, try_evaluation
+from ops.conformance.run import open_sections
+from tests.vectors.bundle_copy import (
+    BundleCopy,
+    admission,
+    cryptography,
+    evaluation_of,
+    listed,
+    only_failure,
+    sha256,
+)
 from tests.vectors.protocol_schemas import bundle, needs_bundle
 
 pytestmark = needs_bundle
+section = open_sections(bundle)["cryptography"] if bundle.is_dir() else None
+evaluations = section.evaluations if section else ()
+golden = "accept.command.golden"
 
 
-def manifest() -> dict[str, Any]:
-    return json.loads((bundle / "cryptography" / "manifest.json").read_text()) if bundle.is_dir() else {"cases": []}
-
-
-def evaluations(*, kind_is_canonicalization: bool) -> list[Any]:
-    found = []
-    for case in manifest()["cases"]:
-        if (case["kind"] == "canonicalization") is not kind_is_canonicalization:
-            continue
-        for number, evaluation in enumerate(case["evaluations"], 1):
-            fault = evaluation.get("fault") or {"id": evaluation.get("profileId", "canonicalization")}
-            found.append(pytest.param(evaluation, id=f"{case['id']}-{number}-{fault['id']}"))
-    return found
-
-
-@cache
-def fixture_schema(name: str) -> Draft202012Validator:
-    schema = json.loads((bundle / manifest()["fixtureSchemas"][name]).read_text())
-    return Draft202012Validator(schema)
-
-
-def sha256(data: bytes) -> str:
-    return f"sha256:{hashlib.sha256(data).hexdigest()}"
-
-
-def read(path: str) -> bytes:
-    return (bundle / path).read_bytes()
+def named(evaluation: Evaluation) -> str:
+    return f"{evaluation.case}-{evaluation.name}"
 
 
 def test_the_bundle_is_the_one_that_its_manifest_describes() -> None:
     """TRU-3: artifact bytes and the manifest's own digest, which is a digest of RFC 8785 bytes."""
-    described = manifest()
-    for artifact in described["artifacts"]:
-        data = read(artifact["path"])
-        assert (len(data), sha256(data)) == (artifact["byteLength"], artifact["sha256"]), artifact["path"]
-    digest = described.pop("artifactDigest")
-    assert sha256(canonical_bytes(described)) == digest
+    assert section is not None
+    assert (len(section.evaluations), section.faults, section.bad_files) == (45, [], [])
 
 
-@pytest.mark.parametrize("evaluation", evaluations(kind_is_canonicalization=True))
-def test_canonical_bytes_of_the_vector(evaluation: dict[str, Any]) -> None:
+@pytest.mark.parametrize("evaluation", [each for each in evaluations if each.name == "canonicalization"], ids=named)
+def test_canonical_bytes_of_the_vector(evaluation: Evaluation) -> None:
     """TRU-3."""
-    canonical = canonical_bytes(parse_strict(read(evaluation["input"]), event_bytes_max))
-    assert canonical == read(evaluation["expectedJcs"])
-    assert sha256(canonical) == evaluation["sha256"]
+    assert try_evaluation(evaluation, set()) is None
 
 
-@pytest.mark.parametrize("evaluation", evaluations(kind_is_canonicalization=False))
-def test_document_ends_at_the_expected_stage(evaluation: dict[str, Any]) -> None:
-    """TRU-1, TRU-2, TRU-3: stage, wire error, and on success bytes, hashes, key, Principal, protected time."""
-    evidence = parse_strict(read(evaluation["registry"]), event_bytes_max)
-    fixture_schema("registry").validate(evidence)
-    kind = DocumentKind(evaluation["profileId"])
-    outcome = verify_document(kind, read(evaluation["document"]), read_registry(evidence), event_bytes_max)
-    expected = evaluation["expect"]
-    if expected["stage"] == "complete":
-        assert isinstance(outcome, Verified), outcome
-        assert_verified(outcome, expected["verified"])
-        assert_signing_reproduces(outcome, evaluation["signingKey"])
-    else:
-        assert isinstance(outcome, VerificationFailure), f"accepted, expected {expected}"
-        assert (outcome.stage.value, outcome.stage.wire_code.value) == (expected["stage"], expected["wireCode"]), (
-            outcome
-        )
+@pytest.mark.parametrize("evaluation", [each for each in evaluations if each.name != "canonicalization"], ids=named)
+def test_document_ends_at_the_expected_stage(evaluation: Evaluation) -> None:
+    """TRU-1, TRU-2, TRU-3: stage, wire error, and on success bytes, hashes, key, Principal, protected time.
+
+    Signing again with the vector's key gives the vector's signature.
+    """
+    assert try_evaluation(evaluation, set()) is None
 
 
-def assert_verified(verified: Verified, expected: dict[str, Any]) -> None:
-    assert verified.key_id == expected["keyId"]
-    assert (verified.principal.type.value, verified.principal.id) == tuple(expected["principal"].values())
-    assert verified.protected_time == expected["protectedTime"]
-    assert verified.canonical == read(expected["signingBytes"])
-    assert f"sha256:{verified.signing_hash.hex()}" == expected["signingHash"]
-    assert verified.document["signature"]["value"] == expected["signature"]
-    assert sha256(canonical_bytes(verified.document)) == expected["signedDocumentHash"]
+changed_answers: dict[str, tuple[Any, str]] = {
+    "keyId": ("urn:missionweaveprotocol:key:other", "keyId is urn:missionweaveprotocol:key:crypto-vector-rfc8032-1"),
+    "principal": ({"type": "human", "id": "urn:missionweaveprotocol:human:other"}, "principal is Actor("),
+    "protectedTime": ("2026-07-15T00:00:00.0Z", "protectedTime is 2026-07-15T00:00:00Z"),
+    "signingBytes": ("cryptography/vectors/canonicalization/event.signing.jcs", "the signing bytes are not"),
+    "signingHash": ("sha256:" + "0" * 64, "signingHash is sha256:6655c5"),
+    "signature": ("AAAA", "signature is PMee"),
+    "signedDocumentHash": ("sha256:" + "0" * 64, "signedDocumentHash is sha256:"),
+}
 
 
-def assert_signing_reproduces(verified: Verified, signing_key: str) -> None:
-    """Ed25519 is deterministic: our own signature over the same bytes is the vector's."""
-    fixture = json.loads(read(signing_key))
-    fixture_schema("signingKey").validate(fixture)
-    key = SigningKey(fixture["keyId"], verified.principal, base64url_bytes(fixture["seed"]) or b"")
-    assert base64url_text(key.public_key) == fixture["publicKey"]
-    assert key.sign(verified.canonical) == verified.document["signature"]["value"]
+@pytest.mark.parametrize("member", changed_answers)
+def test_each_part_of_a_complete_answer_counts(tmp_path: Path, member: str) -> None:
+    """TRU-1, TRU-3: a forged expectation fails, even under a true digest."""
+    copy = BundleCopy(tmp_path)
+    manifest = copy.json(cryptography)
+    value, observed = changed_answers[member]
+    evaluation_of(manifest, golden)["expect"]["verified"][member] = value
+    copy.seal_all(manifest, copy.json(admission))
+    report = copy.run()
+    failure = only_failure(report.cryptography)
+    assert (failure.case, failure.evaluation, failure.expected) == (golden, "command", "complete")
+    assert observed in failure.observed
+    assert (report.cryptography.passed, report.admission.failed) == (44, 0)
+
+
+def test_another_signing_key_is_noticed(tmp_path: Path) -> None:
+    """TRU-3: the key of the vector must reproduce its signature."""
+    copy = BundleCopy(tmp_path)
+    manifest = copy.json(cryptography)
+    evaluation_of(manifest, golden)["signingKey"] = "cryptography/keys/signing-mission-owner.json"
+    copy.seal_all(manifest, copy.json(admission))
+    observed = only_failure(copy.run().cryptography).observed
+    assert "signing-mission-owner.json is another key" in observed
+    assert "signing-mission-owner.json signs otherwise" in observed
+
+
+@pytest.mark.parametrize(
+    ("stage", "code"), [("signature", "AUTH_INVALID_SIGNATURE"), ("key-resolution", "PROTOCOL_VIOLATION")]
+)
+def test_another_stage_or_code_is_noticed(tmp_path: Path, stage: str, code: str) -> None:
+    """TRU-1, TRU-5: both must be as expected."""
+    copy = BundleCopy(tmp_path)
+    manifest = copy.json(cryptography)
+    evaluation_of(manifest, "reject.key-resolution.unknown-key")["expect"] = {"stage": stage, "wireCode": code}
+    copy.seal_all(manifest, copy.json(admission))
+    failure = only_failure(copy.run().cryptography)
+    assert failure.evaluation == "command/unknown-key"
+    assert failure.observed.startswith("stage key-resolution, AUTH_INVALID_SIGNATURE: no key ")
+
+
+def test_an_accepted_document_that_should_fail_is_noticed(tmp_path: Path) -> None:
+    """TRU-1."""
+    copy = BundleCopy(tmp_path)
+    manifest = copy.json(cryptography)
+    evaluation = evaluation_of(manifest, "reject.key-resolution.unknown-key")
+    evaluation["document"] = "cryptography/vectors/signed-documents/valid/command.json"
+    copy.seal_all(manifest, copy.json(admission))
+    assert only_failure(copy.run().cryptography).observed == "complete"
+
+
+def test_profiles_are_followed(tmp_path: Path) -> None:
+    """TRU-1: the manifest's own pointers must lead to the signer and the time that we verified."""
+    copy = BundleCopy(tmp_path)
+    manifest = copy.json(cryptography)
+    [event] = [each for each in manifest["profiles"] if each["profileId"] == "event"]
+    event["expectedSigner"]["pointer"] = "/actor"
+    event["protectedTimePointer"] = "/recordedAt"
+    copy.seal_all(manifest, copy.json(admission))
+    failure = only_failure(copy.run().cryptography)
+    assert failure.evaluation == "event"
+    assert "/recordedAt is not the protected time" in failure.observed
+    assert "principal-object does not lead to urn:missionweaveprotocol:service:group-authority" in failure.observed
+
+
+def test_all_nine_kinds_of_a_larger_bundle(tmp_path: Path) -> None:
+    """TRU-1, TRU-4: kinds that this bundle has no vectors of, signed here with its keys, and one case more."""
+    copy = BundleCopy(tmp_path)
+    manifest = copy.json(cryptography)
+    signers = {"evidence": "signing-test-reviewer", "context-package": "signing-developer-one"}
+    added = [signed(copy, manifest, kind, f"cryptography/keys/{name}.json") for kind, name in signers.items()]
+    manifest["cases"].append({"id": "accept.more", "kind": "profile-matrix", "evaluations": added})
+    copy.seal_all(manifest, copy.json(admission))
+    report = copy.run()
+    assert report.ok, report
+    assert report.cryptography.passed == 47
+
+
+def signed(copy: BundleCopy, manifest: dict[str, Any], kind: str, signing_key: str) -> dict[str, Any]:
+    """An evaluation of the instance of the structural bundle, signed with a key of this one."""
+    fixture = copy.json(signing_key)
+    registry = "cryptography/keys/registry-valid.json"
+    [holder] = [each for each in copy.json(registry)["bindings"] if each["keyId"] == fixture["keyId"]]
+    owner = Actor(type=ActorType(holder["principal"]["type"]), id=holder["principal"]["id"])
+    key = SigningKey(fixture["keyId"], owner, base64url_bytes(fixture["seed"]) or b"")
+    document = copy.json(f"conformance/vectors/valid/{kind}.json")
+    document["generatedBy"] = holder["principal"]
+    time = document["signature"]["createdAt"]
+    raw = sign_document(document, key, time)
+    unsigned = {name: value for name, value in document.items() if name != "signature"}
+    paths = f"cryptography/vectors/signed-documents/valid/{kind}.json", f"cryptography/vectors/{kind}.signing.jcs"
+    copy.write(paths[0], raw)
+    copy.write(paths[1], rfc8785.dumps(unsigned))
+    listed(manifest, *paths)
+    return {
+        "profileId": DocumentKind(kind).value,
+        "document": paths[0],
+        "registry": registry,
+        "signingKey": signing_key,
+        "fault": None,
+        "expect": {
+            "stage": "complete",
+            "wireCode": None,
+            "verified": {
+                "keyId": key.key_id,
+                "principal": holder["principal"],
+                "protectedTime": time,
+                "signingBytes": paths[1],
+                "signingHash": sha256(rfc8785.dumps(unsigned)),
+                "signature": document["signature"]["value"],
+                "signedDocumentHash": sha256(raw),
+            },
+        },
+    }
