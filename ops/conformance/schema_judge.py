@@ -17,7 +17,6 @@ from referencing import Registry, Resource
 from referencing.exceptions import Unresolvable
 from referencing.jsonschema import DRAFT202012
 
-
 schemas_remembered_max: Final = 256
 """Schemas that one process remembers as checked."""
 

@@ -211,33 +211,31 @@ def test_every_reason_and_every_outcome(tmp_path: Path) -> None:
     assert reasons == {reason.value for reason in Reason}
 
 
-@pytest.mark.parametrize(
-    ("members", "observed"),
-    [
-        ({"expect": {"stage": "complete", "wireCode": None, "record": record}}, "stage admission, AUTH_INVALID_"),
-        (
-            {"expect": {"stage": "admission", "wireCode": "AUTH_INVALID_SIGNATURE", "reason": "record-conflict"}},
-            "stage admission, AUTH_INVALID_SIGNATURE, record-missing: the look-up ended with authoritative-absence",
-        ),
-        ({"document": f"{documents}/event.json"}, "stage schema, SCHEMA_VALIDATION_FAILED"),
-        ({"lookup": {"status": "found"}}, "says found without a record"),
-        ({"lookup": {"status": "no-such"}}, "no-such"),
-        ({"mode": "no-such"}, "Invalid enum value 'no-such'"),
-        ({"note": 1}, "unknown field `note`"),
-        ({"expect": {"stage": "complete"}}, "Invalid enum value 'complete'"),
-    ],
-)
-def test_what_is_not_as_expected_is_named(tmp_path: Path, members: dict[str, Any], observed: str) -> None:
+def test_what_is_not_as_expected_is_named(tmp_path: Path) -> None:
     """TRU-4: a forged or malformed evaluation fails under a true digest, and alone."""
+    refused = {"stage": "admission", "wireCode": "AUTH_INVALID_SIGNATURE", "reason": "record-conflict"}
+    forged: dict[str, dict[str, Any]] = {
+        "AUTH_INVALID_SIGNATURE, record-missing: the look-up ended with authoritative-absence": {"expect": refused},
+        "stage admission, AUTH_INVALID_SIGNATURE, record-missing: ": {
+            "expect": {"stage": "complete", "wireCode": None, "record": record}
+        },
+        "stage schema, SCHEMA_VALIDATION_FAILED": {"document": f"{documents}/event.json"},
+        "says found without a record": {"lookup": {"status": "found"}},
+        "'perhaps' is not a valid LookupMiss": {"lookup": {"status": "perhaps"}},
+        "Invalid enum value 'no-such'": {"mode": "no-such"},
+        "unknown field `note`": {"note": 1},
+        "Invalid enum value 'complete'": {"expect": {"stage": "complete"}},
+    }
     copy = BundleCopy(tmp_path)
     manifest = copy.json(admission)
-    evaluation_of(manifest, "reject.admission.failure-matrix").update(members)
+    missing = evaluation_of(manifest, "reject.admission.failure-matrix")
+    manifest["cases"].append({"id": "forged", "evaluations": [missing | members for members in forged.values()]})
     copy.seal_all(copy.json(cryptography), manifest)
-    report = copy.run()
-    assert report.admission.passed == 18
-    failure = only_failure(report.admission)
-    assert failure.case == "reject.admission.failure-matrix"
-    assert observed in failure.observed
+    tally = copy.run().admission
+    assert tally.passed == 19
+    for failure, observed in zip(tally.failures, forged, strict=True):
+        assert failure.case == "forged"
+        assert observed in failure.observed
 
 
 def test_another_record_than_expected_is_named(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The protocol's cryptography vectors: every evaluation ends at the expected stage with the expected answer."""
 
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -64,19 +65,23 @@ changed_answers: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("member", changed_answers)
-def test_each_part_of_a_complete_answer_counts(tmp_path: Path, member: str) -> None:
-    """TRU-1, TRU-3: a forged expectation fails, even under a true digest."""
+def test_each_part_of_a_complete_answer_counts(tmp_path: Path) -> None:
+    """TRU-1, TRU-3: a forged expectation fails, even under a true digest, and alone."""
     copy = BundleCopy(tmp_path)
     manifest = copy.json(cryptography)
-    value, observed = changed_answers[member]
-    evaluation_of(manifest, golden)["expect"]["verified"][member] = value
+    original = evaluation_of(manifest, golden)
+    for member, (value, _) in changed_answers.items():
+        forged = deepcopy(original)
+        forged["expect"]["verified"][member] = value
+        manifest["cases"].append({"id": member, "kind": "single", "evaluations": [forged]})
     copy.seal_all(manifest, copy.json(admission))
     report = copy.run()
-    failure = only_failure(report.cryptography)
-    assert (failure.case, failure.evaluation, failure.expected) == (golden, "command", "complete")
-    assert observed in failure.observed
-    assert (report.cryptography.passed, report.admission.failed) == (44, 0)
+    assert [failure.case for failure in report.cryptography.failures] == list(changed_answers)
+    for failure in report.cryptography.failures:
+        assert (failure.evaluation, failure.expected) == ("command", "complete")
+        assert changed_answers[failure.case][1] in failure.observed
+        assert ";" not in failure.observed
+    assert (report.cryptography.passed, report.admission.failed) == (45, 0)
 
 
 def test_another_signing_key_is_noticed(tmp_path: Path) -> None:
@@ -90,28 +95,23 @@ def test_another_signing_key_is_noticed(tmp_path: Path) -> None:
     assert "signing-mission-owner.json signs otherwise" in observed
 
 
-@pytest.mark.parametrize(
-    ("stage", "code"), [("signature", "AUTH_INVALID_SIGNATURE"), ("key-resolution", "PROTOCOL_VIOLATION")]
-)
-def test_another_stage_or_code_is_noticed(tmp_path: Path, stage: str, code: str) -> None:
-    """TRU-1, TRU-5: both must be as expected."""
+def test_another_stage_or_code_is_noticed(tmp_path: Path) -> None:
+    """TRU-1, TRU-5: both must be as expected, and what should fail must."""
     copy = BundleCopy(tmp_path)
     manifest = copy.json(cryptography)
-    evaluation_of(manifest, "reject.key-resolution.unknown-key")["expect"] = {"stage": stage, "wireCode": code}
+    unknown_key = evaluation_of(manifest, "reject.key-resolution.unknown-key")
+    forged = [
+        unknown_key | {"expect": {"stage": "signature", "wireCode": "AUTH_INVALID_SIGNATURE"}},
+        unknown_key | {"expect": {"stage": "key-resolution", "wireCode": "PROTOCOL_VIOLATION"}},
+        unknown_key | {"document": "cryptography/vectors/signed-documents/valid/command.json"},
+    ]
+    manifest["cases"].append({"id": "forged", "kind": "failure-matrix", "evaluations": forged})
     copy.seal_all(manifest, copy.json(admission))
-    failure = only_failure(copy.run().cryptography)
-    assert failure.evaluation == "command/unknown-key"
-    assert failure.observed.startswith("stage key-resolution, AUTH_INVALID_SIGNATURE: no key ")
-
-
-def test_an_accepted_document_that_should_fail_is_noticed(tmp_path: Path) -> None:
-    """TRU-1."""
-    copy = BundleCopy(tmp_path)
-    manifest = copy.json(cryptography)
-    evaluation = evaluation_of(manifest, "reject.key-resolution.unknown-key")
-    evaluation["document"] = "cryptography/vectors/signed-documents/valid/command.json"
-    copy.seal_all(manifest, copy.json(admission))
-    assert only_failure(copy.run().cryptography).observed == "complete"
+    stage, code, accepted = copy.run().cryptography.failures
+    assert stage.evaluation == "command/unknown-key"
+    assert stage.observed.startswith("stage key-resolution, AUTH_INVALID_SIGNATURE: no key ")
+    assert code.observed == stage.observed
+    assert accepted.observed == "complete"
 
 
 def test_profiles_are_followed(tmp_path: Path) -> None:
