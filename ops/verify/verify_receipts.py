@@ -1,4 +1,4 @@
-"""Receipts against their Events (MWP-EVT-003); `verify_log` looks the other way."""
+"""Receipts against their Events and admissions (MWP-EVT-003, TRU-4); `verify_log` looks the other way."""
 
 import hashlib
 from typing import Any, Final
@@ -11,28 +11,41 @@ from contracts.bounds import command_bytes_max
 from contracts.canonical import parse_strict, signing_bytes
 from contracts.command import Command
 from contracts.event import Event
+from contracts.identifiers import organization_shard
 from contracts.receipt import Outcome, Receipt
+from contracts.verification import RegistryFault
 from ops.verify.finding import Finding, Report
+from ops.verify.replay_admissions import AdmissionReplay
 from ops.verify.verify_log import sql
 from services.authority.decide import identifiers_claimed
-from services.process.arrays import BytesColumn, TextColumn
+from services.process.arrays import TextColumn
 
 page_rows_max: Final = 1_000
 """Receipts read in one page."""
 
 
 async def verify_receipts(connection: AsyncConnection[Any], organization_id: str, report: Report) -> None:
-    """Each Receipt says what its Event says; its Command was admitted, and the names it claimed are taken."""
+    """Each Receipt says what its Event says; its Command can still be verified, and the names it claimed are taken."""
+    try:
+        replay = await AdmissionReplay.open(connection, organization_id)
+    except RegistryFault as fault:
+        message = f"no accepted document can be verified: the key registry is not valid: {fault}"
+        report.add(Finding(check="keys", message=message, shard_id=organization_shard))
+        return
     asked: dict[str, Any] = {"organization_id": organization_id, "rows_max": page_rows_max}
     after = {"actor_id": "", "action_id": ""}
     while True:
         cursor = await connection.execute(sql.read_receipts_page, asked | after, binary=True)
         page = await cursor.fetchall()
-        admitted, claimed = await _recorded(connection, asked, page)
-        for row in page:
+        claimed = await _taken(connection, asked, page)
+        replayed = await replay.problems([row[7] for row in page])
+        for row, not_verified in zip(page, replayed, strict=True):
             report.count("receipts")
-            if (problem := _problem(row) or _missing(row, admitted, claimed)) is not None:
-                report.add(_finding(row, problem))
+            report.count("admissions")
+            if (problem := _problem(row) or _missing(row, claimed)) is not None:
+                report.add(_finding(row, problem, "receipts"))
+            if not_verified is not None:
+                report.add(_finding(row, f"the Command {row[1]} by {row[0]} {not_verified}", "admissions"))
         if len(page) < page_rows_max:
             break
         after = {"actor_id": page[-1][0], "action_id": page[-1][1]}
@@ -71,22 +84,15 @@ def _revision(event: Event, receipt: Receipt) -> int:
     return receipt.aggregate_revision if event.aggregate_revision is UNSET else event.aggregate_revision
 
 
-async def _recorded(
-    connection: AsyncConnection[Any], asked: dict[str, Any], page: list[tuple[Any, ...]]
-) -> tuple[set[bytes], set[str]]:
-    """Which signing hashes of a page of Receipts were admitted, and which of the names they claim are taken."""
-    hashes = BytesColumn(row[2] for row in page)
+async def _taken(connection: AsyncConnection[Any], asked: dict[str, Any], page: list[tuple[Any, ...]]) -> set[str]:
+    """Which of the names that a page of Receipts claims are taken."""
     names = TextColumn({name for row in page for name in _claims(row)})
-    cursor = await connection.execute(sql.read_admitted, asked | {"signing_hashes": hashes}, binary=True)
-    admitted = {signing_hash for (signing_hash,) in await cursor.fetchall()}
     cursor = await connection.execute(sql.read_taken, asked | {"identifiers": names}, binary=True)
-    return admitted, {name for (name,) in await cursor.fetchall()}
+    return {name for (name,) in await cursor.fetchall()}
 
 
-def _missing(row: tuple[Any, ...], admitted: set[bytes], claimed: set[str]) -> str | None:
+def _missing(row: tuple[Any, ...], claimed: set[str]) -> str | None:
     name = f"the Command {row[1]} by {row[0]}"
-    if row[2] not in admitted:
-        return f"{name} was accepted without an admission record"
     if free := [claim for claim in _claims(row) if claim not in claimed]:
         return f"{name} named {free[0]}, which counts as free"
     return None
@@ -104,11 +110,11 @@ def _claims(row: tuple[Any, ...]) -> list[str]:
     return [name for name, _ in identifiers_claimed(command)]
 
 
-def _finding(row: tuple[Any, ...], problem: str) -> Finding:
+def _finding(row: tuple[Any, ...], problem: str, check: str) -> Finding:
     try:
         recorded = msgspec.json.decode(row[6], type=Receipt).events[0]
         group_id, sequence = recorded.group_id, recorded.sequence
     except (msgspec.MsgspecError, IndexError):
-        return Finding(check="receipts", message=problem, shard_id=row[3], position=row[4])
+        return Finding(check=check, message=problem, shard_id=row[3], position=row[4])
     group = group_id if isinstance(group_id, str) else None
-    return Finding(check="receipts", message=problem, group_id=group, sequence=sequence)
+    return Finding(check=check, message=problem, group_id=group, sequence=sequence)

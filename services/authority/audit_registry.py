@@ -5,9 +5,10 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from msgspec import UNSET, structs
+from msgspec import UNSET, ValidationError, structs, to_builtins
 
 from contracts.documents.common import Actor, ActorType
+from contracts.documents.reading import read
 from contracts.key_registry import KeyBinding, KeyRegistry, RegistryEvidence, ValidityStatement
 from contracts.signature import algorithm, base64url_text
 from contracts.timestamps import format_timestamp
@@ -21,6 +22,8 @@ from services.process.logs import get_log
 
 pause_seconds_min: Final = 5.0
 """Seconds between two examinations: a busy registrar must not occupy a core with them."""
+examination_seconds_max: Final = 300.0
+"""Seconds after which the registry is examined again, in case a change was not announced."""
 look_seconds: Final = 1.0
 """Seconds between two looks whether the registry changed."""
 not_examined_yet: Final = "the key registry has not been examined yet"
@@ -41,11 +44,12 @@ class RegistryAuditor:
         office.registry_fault = not_examined_yet
 
     async def run(self, beat: Callable[[], None]) -> None:
-        """Examine after each announced change until cancelled."""
+        """Examine after each announced change, and now and then without one, until cancelled."""
         while True:
             beat()
             version = self._keys.version
-            if version != self._examined and time.monotonic() >= self._last + pause_seconds_min:
+            pause = examination_seconds_max if version == self._examined else pause_seconds_min
+            if time.monotonic() >= self._last + pause:
                 try:
                     await self.examine()
                     self._examined = version
@@ -74,8 +78,9 @@ class RegistryAuditor:
 def evidence_fault(evidence: RegistryEvidence) -> str | None:
     """Why this evidence is not valid as a whole, or None."""
     try:
-        KeyRegistry(evidence)
-    except RegistryFault as fault:
+        # Rows may hold what no Command could state: their shapes are examined too.
+        KeyRegistry(read(to_builtins(evidence), RegistryEvidence))
+    except (RegistryFault, ValidationError) as fault:
         return f"the key registry is not valid: {fault}"
     return None
 

@@ -8,9 +8,11 @@ from msgspec import UNSET, Struct
 from psycopg import AsyncConnection, AsyncCursor
 
 from contracts.chain import ChainHash
+from contracts.documents.first_admission_record import FirstAdmissionRecord
 from contracts.group_state import GroupState, decode_entity
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition, organization_shard
-from services.authority.admitted import Admitted, SignedFact
+from services.authority.admission_book import admission_record
+from services.authority.admitted import Admitted
 from services.authority.decide import agents_consulted, identifiers_claimed, keys_consulted
 from services.authority.group_cache import GroupCache
 from services.authority.key_book import KnownKey, registered_key
@@ -68,7 +70,7 @@ class BatchFacts(Struct):
     agents: dict[str, AgentRow]
     receipts: dict[tuple[str, str], tuple[bytes, bytes]]
     taken: set[str]
-    admissions: dict[bytes, tuple[str, str, str, str]]
+    admissions: list[FirstAdmissionRecord]
     keys: list[KnownKey]
     states: dict[str, GroupState]
     organization_head: tuple[GroupSequence, ChainHash] | None
@@ -147,7 +149,7 @@ async def read_facts(
         agents={row[0]: AgentRow(*row[1:]) for row in await _rows(agents)},
         receipts={(actor, action): (h, r) for actor, action, h, r in await receipts.fetchall()},
         taken={name for (name,) in await _rows(taken)},
-        admissions={row[0]: (row[1], row[2], row[3], row[4]) for row in await admissions.fetchall()},
+        admissions=[admission_record(organization_id, row) for row in await admissions.fetchall()],
         keys=[KnownKey(registered_key(row[:-1]), row[-1]) for row in await keys.fetchall()],
         states=states,
         organization_head=organization_head,
@@ -203,10 +205,3 @@ async def _load_states(
     for group_id, state in states.items():
         state.move_to(*heads[group_id])
     return states
-
-
-def mismatched_admission(facts: BatchFacts, fact: SignedFact) -> bool:
-    """Whether the admission log already holds this hash for another kind, key or Principal (TRU-4)."""
-    found = facts.admissions.get(fact.signing_hash)
-    mine = (fact.kind, fact.key_id, fact.principal.type.value, fact.principal.id)
-    return found is not None and found != mine

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from msgspec import UNSET
+from msgspec import UNSET, to_builtins
 
 from contracts.command import key_register, key_retire, key_revoke
 from contracts.documents.common import ActorType
@@ -27,6 +27,7 @@ from contracts.payloads.keys import (
 from contracts.rejection import Code, Rejection
 from contracts.signature import algorithm, base64url_bytes, base64url_text
 from contracts.timestamps import instant
+from contracts.verification import RegisteredKey
 from services.authority.decision import EventDraft
 from services.authority.key_book import KnownKey
 from services.authority.rule import Case, Rule
@@ -61,7 +62,7 @@ def _not_bound_yet(case: Case[KeyRegister]) -> Rejection | None:
         return case.refuse(Code.INVALID_COMMAND, fault)
     if (known := case.context.keys.find(key.key_id)) is not None:
         message = f"key {key.key_id} is bound already, from {known.key.valid_from}"
-        return case.refuse(Code.INVALID_STATE_TRANSITION, message)
+        return case.refuse(Code.INVALID_STATE_TRANSITION, message, details=_as_it_stands(known.key))
     if key.valid_until is not UNSET and instant(key.valid_until) <= case.context.now_instant:
         return case.refuse(Code.INVALID_COMMAND, f"validUntil {key.valid_until} has passed; the key would be of no use")
     return None
@@ -90,18 +91,19 @@ def _not_ended(case: Case[AnyEnd]) -> Rejection | None:
     for name, end in (("revokedAt", key.revoked_at), ("validUntil", key.valid_until)):
         if end is not None and instant(end) <= case.context.now_instant:
             message = f"key {key.key_id} has ended already: {name} is {end}"
-            return case.refuse(Code.INVALID_STATE_TRANSITION, message)
+            return case.refuse(Code.INVALID_STATE_TRANSITION, message, details=_as_it_stands(key))
     return None
 
 
 def _earlier_end(case: Case[KeyRetire]) -> Rejection | None:
-    wanted, planned = case.payload.valid_until, _known_key(case).key.valid_until
+    key = _known_key(case).key
+    wanted, planned = case.payload.valid_until, key.valid_until
     if instant(wanted) <= case.context.now_instant:
         message = f"validUntil {wanted} has passed; state a moment ahead, or revoke the key"
         return case.refuse(Code.INVALID_COMMAND, message)
     if planned is not None and instant(wanted) >= instant(planned):
         message = f"validUntil {wanted} is not before {planned}; an end only ever moves earlier"
-        return case.refuse(Code.INVALID_STATE_TRANSITION, message)
+        return case.refuse(Code.INVALID_STATE_TRANSITION, message, details=_as_it_stands(key))
     return None
 
 
@@ -131,8 +133,7 @@ def _registered(case: Case[KeyRegister]) -> tuple[EventDraft, ...]:
     return (case.draft(KeyRegistered(key=standing), 1 if key.valid_until is UNSET else 2),)
 
 
-def _standing(case: Case[AnyEnd], *, valid_until: str | None, revoked_at: str | None) -> KeyStanding:
-    key = _known_key(case).key
+def _standing(key: RegisteredKey, *, valid_until: str | None, revoked_at: str | None) -> KeyStanding:
     return KeyStanding(
         key_id=key.key_id,
         principal=key.principal,
@@ -144,14 +145,20 @@ def _standing(case: Case[AnyEnd], *, valid_until: str | None, revoked_at: str | 
     )
 
 
+def _as_it_stands(key: RegisteredKey) -> dict[str, Any]:
+    """What a registrar is told of the key that it asked about, so that a repeated request is known as such."""
+    return {"key": to_builtins(_standing(key, valid_until=key.valid_until, revoked_at=key.revoked_at))}
+
+
 def _retired(case: Case[KeyRetire]) -> tuple[EventDraft, ...]:
-    revoked_at = _known_key(case).key.revoked_at
-    key = _standing(case, valid_until=case.payload.valid_until, revoked_at=revoked_at)
+    before = _known_key(case).key
+    key = _standing(before, valid_until=case.payload.valid_until, revoked_at=before.revoked_at)
     return (case.draft(KeyRetired(key=key), _revision(case) + 1),)
 
 
 def _revoked(case: Case[KeyRevoke]) -> tuple[EventDraft, ...]:
-    key = _standing(case, valid_until=_known_key(case).key.valid_until, revoked_at=case.context.now_text)
+    before = _known_key(case).key
+    key = _standing(before, valid_until=before.valid_until, revoked_at=case.context.now_text)
     revoked = KeyRevoked(key=key, reason=case.payload.reason, suspected_since=case.payload.suspected_since)
     return (case.draft(revoked, _revision(case) + 1),)
 

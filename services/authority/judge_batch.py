@@ -5,7 +5,7 @@ leaves nothing behind and harms no neighbour; an overdue fact found on the way i
 Command that found it (ACC-1).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -15,12 +15,15 @@ from msgspec import json as msgspec_json
 from contracts.canonical import canonical_bytes
 from contracts.chain import SigningHash, chain_start
 from contracts.command import Command
+from contracts.documents.first_admission_record import FirstAdmissionRecord
 from contracts.group_state import Change, EntityKey, EventFacts, GroupState, evolve
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.receipt import Outcome, Receipt, RecordedEvent
 from contracts.rejection import Code, Rejection, reject
 from contracts.signature import SigningKey
-from services.authority.admitted import Accepted, Admitted, Answer, AuthenticationFailure, LateRecorded, SignedFact
+from contracts.timestamps import format_timestamp, instant
+from services.authority.admission_book import AdmissionBook
+from services.authority.admitted import Accepted, Admitted, Answer, AuthenticationFailure, LateRecorded
 from services.authority.append_events import AppendedEvent, EventAppender, EventTooLarge, Origin
 from services.authority.batch_facts import BatchFacts, Routed
 from services.authority.decide import agents_consulted, decide, identifiers_claimed, overdue
@@ -66,7 +69,7 @@ class BatchOutcome(Struct):
     changes: dict[tuple[str, EntityKey], Change] = field(default_factory=dict)
     groups: list[tuple[str, ShardId]] = field(default_factory=list)
     identifiers: list[tuple[str, str, str]] = field(default_factory=list)
-    admissions: dict[bytes, SignedFact] = field(default_factory=dict)
+    admissions: Mapping[SigningHash, FirstAdmissionRecord] = field(default_factory=dict)
     receipts: list[tuple[Any, ...]] = field(default_factory=list)
     organization: OrganizationRows = field(default_factory=OrganizationRows)
     failures: list[AuthenticationFailure] = field(default_factory=list)
@@ -91,7 +94,17 @@ class BatchJudge:
         earlier = [fence.accepted_at for fence in facts.fences.values() if fence.accepted_at is not None]
         # The clock may step back; the log's time never does.
         self._now = max([facts.now, *earlier])
-        self._trust = TrustDesk(facts, self._book, self._now, office.freshness)
+        now_text = format_timestamp(self._now)
+        self._admissions = AdmissionBook(
+            office.organization_id, key.principal, now_text, facts.admissions, office.new_id
+        )
+        self.outcome.admissions = self._admissions.appended
+        self._trust = TrustDesk(
+            self._book,
+            self._admissions,
+            accepted_at=instant(now_text),
+            window=office.freshness.around(facts.now),
+        )
         if (fault := office.registry_fault or self._trust.key_fault(key.key_id, key.principal)) is not None:
             raise SigningKeyRefused(fault)
         self._unclaimed = DecisionContext(
@@ -264,7 +277,7 @@ class BatchJudge:
             )
         )
         for fact in admitted.facts:
-            self.outcome.admissions.setdefault(fact.signing_hash, fact)
+            self._admissions.append(fact)
         if outcome is Outcome.ACCEPTED:
             for name, kind in identifiers_claimed(command):
                 self._facts.taken.add(name)

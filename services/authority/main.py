@@ -159,6 +159,7 @@ class Authority:
             organization_id,
             self._keys,
             freshness=self.office.freshness,
+            signing_key=lambda: self.office.key,
             open_session=opener.open,
             metrics=self._process.metrics,
         )

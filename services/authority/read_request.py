@@ -42,8 +42,9 @@ class Reader(Struct, frozen=True, kw_only=True):
 
 
 class ReadRequest(Struct, frozen=True, kw_only=True):
-    """A read that passed the gate."""
+    """A read that passed the gate. `action_id` names it: no other request has it."""
 
+    action_id: str
     reader: Reader
     payload: ReadPayload
 
@@ -81,7 +82,8 @@ async def read_request(pool: Pool, trust: ReadTrust, raw: bytes, kinds: Collecti
         message = f"session epoch {command.session_epoch} of {command.actor.id} is not current; open a new session"
         return _refuse(command, Code.AUTH_STALE_SESSION, message)
     epoch = SessionEpoch(believed.session_epoch if agent else 0)
-    return ReadRequest(reader=Reader(actor=command.actor, session_epoch=epoch), payload=payload)
+    reader = Reader(actor=command.actor, session_epoch=epoch)
+    return ReadRequest(action_id=command.action_id, reader=reader, payload=payload)
 
 
 class _Noting:

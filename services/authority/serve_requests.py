@@ -23,14 +23,17 @@ from contracts.payloads.requests import (
     Acknowledge,
     GroupReplay,
     Heads,
+    Keys,
     Memberships,
     ShardReplay,
     acknowledge_request,
     heads_request,
+    keys_request,
     memberships_request,
     replay_request,
 )
 from contracts.rejection import Code, Rejection, reject
+from contracts.signature import SigningKey
 from services.authority.encode_answer import encode_rejection
 from services.authority.freshness import Freshness
 from services.authority.key_cache import KeyRegistryCache
@@ -38,6 +41,7 @@ from services.authority.provision_delivery import retire_deliveries
 from services.authority.read_request import ReadRequest, ReadTrust, read_request
 from services.authority.serve_acknowledgement import serve_acknowledgement
 from services.authority.serve_heads import serve_heads
+from services.authority.serve_keys import serve_keys
 from services.authority.serve_memberships import serve_memberships
 from services.authority.serve_replay import serve_group_replay, serve_shard_replay
 from services.authority.serve_session import OpenSession, SessionOpened, serve_session
@@ -51,7 +55,7 @@ replays_in_flight_max: Final = 32
 acknowledgements_in_flight_max: Final = 128
 """Acknowledgements between arrival and reply."""
 queries_in_flight_max: Final = 32
-"""Heads and memberships requests between arrival and reply."""
+"""Requests for heads, Memberships or keys between arrival and reply."""
 handshakes_in_flight_max: Final = 64
 """Handshake steps between arrival and reply."""
 request_seconds_max: Final = 20.0
@@ -151,14 +155,17 @@ async def serve(
     keys: KeyRegistryCache,
     *,
     freshness: Freshness,
+    signing_key: Callable[[], SigningKey],
     open_session: OpenSession,
     metrics: Metrics,
 ) -> ServedRequests:
     """Answer the Organization's requests together with all other authority processes (one queue group).
 
-    `pool` reaches the primary: a FORK verdict rests on what is answered here (RULE-21).
+    `pool` reaches the primary: a FORK verdict rests on what is answered here (RULE-21). `signing_key` gives the key
+    that signs the authority's Events now.
     """
-    desk = _Desk(nc, pool, ReadTrust(organization_id=organization_id, keys=keys, freshness=freshness), open_session)
+    trust = ReadTrust(organization_id=organization_id, keys=keys, freshness=freshness)
+    desk = _Desk(nc, pool, trust, signing_key, open_session)
     counter = _Counter(metrics)
     offers: list[tuple[str, Callable[[str], str], int, Handler]] = [
         ("replay", subjects.replay, replays_in_flight_max, desk.replay),
@@ -188,12 +195,14 @@ class _Desk:
         nc: Client,
         pool: Pool,
         trust: ReadTrust,
+        signing_key: Callable[[], SigningKey],
         open_session: OpenSession,
     ) -> None:
         self._nc = nc
         self._pool = pool
         self._organization_id = trust.organization_id
         self._trust = trust
+        self._signing_key = signing_key
         self._open_session = open_session
 
     async def replay(self, raw: bytes) -> Struct | Rejection:
@@ -224,8 +233,8 @@ class _Desk:
             return await serve_acknowledgement(connection, self._organization_id, request.reader.actor, request.payload)
 
     async def query(self, raw: bytes) -> Struct | Rejection:
-        """Heads or Memberships."""
-        request = await self._gate(raw, (heads_request, memberships_request))
+        """Heads, Memberships or keys."""
+        request = await self._gate(raw, (heads_request, memberships_request, keys_request))
         if isinstance(request, Rejection):
             return request
         match request.payload:
@@ -234,6 +243,11 @@ class _Desk:
                     return await serve_heads(connection, self._organization_id, request.reader.actor, asked)
             case Memberships() as asked:
                 return await serve_memberships(self._nc, self._pool, self._organization_id, request.reader, asked)
+            case Keys() as asked:
+                async with self._pool.connection() as connection:
+                    return await serve_keys(
+                        connection, self._organization_id, self._signing_key(), request.action_id, asked
+                    )
             case _:
                 raise AssertionError(f"{type(request.payload).__name__} passed the gate of queries")
 

@@ -22,7 +22,6 @@ from services.process.arrays import (
     TextColumn,
     TimestampColumn,
 )
-from services.process.unique import uuid7_urn
 
 # Columns in the order in which rows are gathered; each is one array parameter of its statement.
 _admission_columns: Final[Mapping[str, type[Column]]] = {
@@ -32,7 +31,6 @@ _admission_columns: Final[Mapping[str, type[Column]]] = {
     "key_ids": TextColumn,
     "principal_types": TextColumn,
     "principal_ids": TextColumn,
-    "accepted_at": TimestampColumn,
 }
 _event_columns: Final[Mapping[str, type[Column]]] = {
     "shard_ids": SmallintColumn,
@@ -110,7 +108,7 @@ async def write_batch(
     """Write everything the batch decided and commit. Raises psycopg errors as they come."""
     asked: dict[str, Any] = {"organization_id": office.organization_id}
     async with connection.pipeline():
-        await _write_admissions(connection, asked, office, facts, outcome)
+        await _write_admissions(connection, asked, outcome)
         await _write_events(connection, asked | {"incarnation": facts.incarnation}, outcome)
         await _write_entities(connection, asked, outcome)
         await _write_organization(connection, asked, outcome, outcome.events[0].accepted_at)
@@ -121,18 +119,23 @@ async def write_batch(
         await connection.commit()
 
 
-async def _write_admissions(
-    connection: AsyncConnection[Any], asked: dict[str, Any], office: Office, facts: BatchFacts, outcome: BatchOutcome
-) -> None:
+async def _write_admissions(connection: AsyncConnection[Any], asked: dict[str, Any], outcome: BatchOutcome) -> None:
     rows = [
-        (f.signing_hash, uuid7_urn(), f.kind, f.key_id, f.principal.type.value, f.principal.id, facts.now)
-        for f in outcome.admissions.values()
-        if f.signing_hash not in facts.admissions
+        (
+            signing_hash,
+            record.admission_record_id,
+            record.document_kind.value,
+            record.key_id,
+            record.principal.type.value,
+            record.principal.id,
+        )
+        for signing_hash, record in outcome.admissions.items()
     ]
     if not rows:
         return
-    accepted_by = {"accepted_by": office.key.principal.id}
-    await connection.execute(sql.insert_admissions, asked | accepted_by | _columns(rows, _admission_columns))
+    [record, *_] = outcome.admissions.values()
+    shared = {"accepted_at": outcome.events[0].accepted_at, "accepted_by": record.accepted_by.id}
+    await connection.execute(sql.insert_admissions, asked | shared | _columns(rows, _admission_columns))
 
 
 async def _write_events(connection: AsyncConnection[Any], asked: dict[str, Any], outcome: BatchOutcome) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -12,6 +13,7 @@ from contracts.rejection import Code
 from contracts.timestamps import format_timestamp
 from ops.bench.workload import group_name, signed_command
 from ops.init import Organization, initialize
+from services.authority import accept_transition as accept_transition_module
 from services.authority.accept_transition import RaceLost, ShardsLost
 from services.authority.admitted import Accepted
 from services.authority.encode_answer import encode_answer
@@ -54,7 +56,7 @@ async def test_one_transition_is_visible_whole(database_url: str, organization: 
     )
     assert admitted == 1
     report = await verified(database_url, organization)
-    assert report.examined == {"log": 3, "signature": 3, "receipts": 3, "state": 2, "keys": 1}
+    assert report.examined == {"log": 3, "signature": 3, "receipts": 3, "admissions": 3, "state": 2, "keys": 1}
 
 
 async def test_events_cannot_be_changed(database_url: str, organization: Organization) -> None:
@@ -401,3 +403,34 @@ async def test_sessions_open_whatever_the_clock_of_the_process_says(
         opened = await opener.open(coordinator.principal.id, coordinator.key_id)
     assert isinstance(opened, SessionOpened)
     assert opened.session_epoch == 1
+
+
+async def test_an_admission_that_came_meanwhile_is_judged(
+    database_url: str, organization: Organization, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """TRU-4: a record committed between the reading and the insert is read and judged, never kept unread."""
+    async with authority_on(database_url, organization) as authority:
+        await with_groups(authority, 0)
+        raw = post(organization)
+        [routed] = await authority.route([raw])
+        digest = routed.admitted.fact.signing_hash.hex()
+        write = accept_transition_module.write_batch
+
+        async def overtaken(*arguments: Any) -> None:
+            monkeypatch.setattr(accept_transition_module, "write_batch", write)
+            await run_sql(
+                database_url,
+                "INSERT INTO admission (organization_id, signing_hash, admission_record_id, document_kind, key_id, "
+                "principal_type, principal_id, trusted_accepted_at, accepted_by) "
+                f"SELECT organization_id, '\\x{digest}', 'urn:other:record', 'event', key_id, principal_type, "
+                "principal_id, trusted_accepted_at, accepted_by FROM admission LIMIT 1",
+            )
+            await write(*arguments)
+
+        monkeypatch.setattr(accept_transition_module, "write_batch", overtaken)
+        async with authority.lane() as lane:
+            answer = await authority.through(lane, raw)
+    assert refusal_of(answer).code is Code.AUTH_INVALID_SIGNATURE
+    assert await rows(database_url, "SELECT count(*) FROM receipt WHERE encode(command_hash, 'hex') = %s", digest) == [
+        (0,)
+    ]
