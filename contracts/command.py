@@ -4,7 +4,8 @@ from typing import Any, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
-from contracts.documents.common import Actor, ActorType, Document, Extensions, Signature, is_extension_kind
+from contracts.documents.common import Actor, ActorType, Document, Extensions, Signature, core_or_extension_kind
+from contracts.documents.conditions import has, has_not, when
 from contracts.identifiers import (
     CoordinatorEpochField,
     Identifier,
@@ -70,7 +71,10 @@ creation_kinds: Final = frozenset({"mission.create", "mission.create_follow_up"}
 
 
 class Command(Document, frozen=True, kw_only=True):
-    """A Command as signed. The payload stays open here: it is judged after the signature (RULE-01)."""
+    """A Command as signed. The payload stays open here: it is judged after the signature (RULE-01).
+
+    Which epochs stand beside which actor is ACC-6.
+    """
 
     protocol_version: Literal["0.1"]
     action_id: Identifier
@@ -91,62 +95,53 @@ class Command(Document, frozen=True, kw_only=True):
     extensions: Extensions | UnsetType = UNSET
     signature: Signature
 
-    def __post_init__(self) -> None:
-        """The conditional rules of the schema."""
-        fault = kind_fault(self) or epoch_fault(self)
-        if fault:
-            raise ValueError(fault)
-
-
-def kind_fault(command: Command) -> str | None:
-    """Why this kind may not stand in this envelope, or None."""
-    kind, actor = command.kind, command.actor.type
-    if kind not in core_command_kinds:
-        if not is_extension_kind(kind):
-            return f"kind {kind[:80]!r} is neither a core kind nor an ext.* kind of three or more parts"
-        if kind in organization_scoped_kinds:
-            return _organization_scope_fault(command)
-        return None
-    if command.group_id is UNSET:
-        return f"{kind} requires groupId"
-    if kind in creation_kinds:
-        if actor is not ActorType.HUMAN:
-            return f"{kind} is a human's Command"
-        if command.membership_epoch is not UNSET or command.coordinator_epoch is not UNSET:
-            return f"{kind} carries neither membershipEpoch nor coordinatorEpoch"
-    if kind == "mission.terminate" and actor is ActorType.HUMAN:
-        return "mission.terminate is for agents and services; a human cancels"
-    if kind in coordinator_only_kinds and actor is not ActorType.AGENT:
-        return f"{kind} is the Coordinator Agent's Command"
-    needs_coordinator = kind in coordinator_only_kinds or (kind == "mission.terminate" and actor is ActorType.AGENT)
-    if needs_coordinator and command.coordinator_epoch is UNSET:
-        return f"{kind} requires coordinatorEpoch"
-    return None
-
-
-def _organization_scope_fault(command: Command) -> str | None:
-    """Organization-scoped kinds are a service's, without Group or epochs."""
-    if command.actor.type is not ActorType.SERVICE:
-        return f"{command.kind} is a service's Command"
-    scoped = (command.group_id, command.session_epoch, command.membership_epoch, command.coordinator_epoch)
-    if any(value is not UNSET for value in scoped):
-        return f"{command.kind} carries no groupId and no epoch"
-    return None
-
-
-def epoch_fault(command: Command) -> str | None:
-    """Why these epochs may not stand beside this actor (ACC-6), or None."""
-    actor = command.actor.type
-    if actor is ActorType.AGENT:
-        if UNSET in (command.group_id, command.session_epoch, command.membership_epoch):
-            return "an agent's Command requires groupId, sessionEpoch and membershipEpoch"
-        return None
-    if command.session_epoch is not UNSET:
-        return f"sessionEpoch is an agent's; a {actor.value} carries none"
-    if actor is ActorType.SERVICE:
-        if command.membership_epoch is not UNSET or command.coordinator_epoch is not UNSET:
-            return "a service's Command carries neither membershipEpoch nor coordinatorEpoch"
-        return None
-    if command.kind not in creation_kinds and UNSET in (command.group_id, command.membership_epoch):
-        return "a human's Command requires groupId and membershipEpoch"
-    return None
+    rules = (
+        core_or_extension_kind(core_command_kinds),
+        when(
+            has("kind", *organization_scoped_kinds),
+            holder="{kind}",
+            takes={"actor.type": (ActorType.SERVICE,)},
+            refuses=("group_id", "session_epoch", "membership_epoch", "coordinator_epoch"),
+        ),
+        when(has("kind", *core_command_kinds), holder="{kind}", requires=("group_id",)),
+        when(
+            has("kind", *creation_kinds),
+            holder="{kind}",
+            takes={"actor.type": (ActorType.HUMAN,)},
+            refuses=("membership_epoch", "coordinator_epoch"),
+        ),
+        when(
+            has("kind", "mission.terminate"),
+            holder="mission.terminate, where a human would cancel,",
+            takes={"actor.type": (ActorType.AGENT, ActorType.SERVICE)},
+        ),
+        when(
+            has("kind", *coordinator_only_kinds),
+            holder="{kind}",
+            takes={"actor.type": (ActorType.AGENT,)},
+            requires=("coordinator_epoch",),
+        ),
+        when(
+            has("kind", "mission.terminate"),
+            has("actor.type", ActorType.AGENT),
+            holder="an agent's {kind}",
+            requires=("coordinator_epoch",),
+        ),
+        when(
+            has("actor.type", ActorType.AGENT),
+            holder="an agent's Command",
+            requires=("group_id", "session_epoch", "membership_epoch"),
+        ),
+        when(has_not("actor.type", ActorType.AGENT), holder="a {actor.type}'s Command", refuses=("session_epoch",)),
+        when(
+            has("actor.type", ActorType.SERVICE),
+            holder="a service's Command",
+            refuses=("membership_epoch", "coordinator_epoch"),
+        ),
+        when(
+            has("actor.type", ActorType.HUMAN),
+            has_not("kind", *creation_kinds),
+            holder="a human's Command",
+            requires=("group_id", "membership_epoch"),
+        ),
+    )

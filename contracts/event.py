@@ -6,7 +6,8 @@ from typing import Annotated, Any, Final, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType, convert
 
 from contracts.chain import ChainHash, history_extension
-from contracts.documents.common import Actor, ActorType, Document, Extensions, Signature, is_extension_kind
+from contracts.documents.common import Actor, ActorType, Document, Extensions, Signature, core_or_extension_kind
+from contracts.documents.conditions import has, has_not, when
 from contracts.identifiers import GroupSequence, Identifier, PositiveInteger, SafeInteger, Sha256
 from contracts.timestamps import Timestamp
 
@@ -115,6 +116,21 @@ class Event(Document, frozen=True, kw_only=True):
     extensions: Extensions | UnsetType = UNSET
     signature: Signature
 
+    rules = (
+        core_or_extension_kind(core_event_kinds),
+        when(
+            has("kind", *organization_scoped_event_kinds),
+            holder="{kind}",
+            takes={"actor.type": (ActorType.SERVICE,)},
+            refuses=("group_id", "sequence", "aggregate_revision"),
+        ),
+        when(
+            has_not("kind", *organization_scoped_event_kinds),
+            holder="{kind}",
+            requires=("group_id", "sequence", "aggregate_revision"),
+        ),
+    )
+
     @property
     def group_sequence(self) -> GroupSequence:
         """The Group sequence; raises ValueError for an Organization-scoped Event, which has none in the document."""
@@ -128,14 +144,3 @@ class Event(Document, frozen=True, kw_only=True):
         if self.extensions is UNSET or history_extension not in self.extensions:
             raise ValueError(f"Event {self.event_id} carries no {history_extension}")
         return convert(self.extensions[history_extension].data, History)
-
-    def __post_init__(self) -> None:
-        """The conditional rules of the schema."""
-        if self.kind not in core_event_kinds and not is_extension_kind(self.kind):
-            raise ValueError(f"kind {self.kind[:80]!r} is neither a core kind nor an ext.* kind of three or more parts")
-        scoped = (self.group_id, self.sequence, self.aggregate_revision)
-        if self.kind in organization_scoped_event_kinds:
-            if self.actor.type is not ActorType.SERVICE or any(value is not UNSET for value in scoped):
-                raise ValueError(f"{self.kind} is a service's and carries no groupId, sequence or aggregateRevision")
-        elif UNSET in scoped:
-            raise ValueError(f"{self.kind} requires groupId, sequence and aggregateRevision")

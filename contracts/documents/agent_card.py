@@ -16,8 +16,8 @@ from contracts.documents.common import (
     Semver,
     Signature,
     Text200,
-    refuse_repeats,
 )
+from contracts.documents.conditions import unique
 from contracts.identifiers import Identifier, PositiveInteger, Sha256, Uri, uri_pattern
 from contracts.timestamps import Timestamp
 
@@ -51,9 +51,7 @@ class Capability(Document, frozen=True, kw_only=True):
     constraints: JsonObject
     verified_evidence: NonEmpty[Identifier]
 
-    def __post_init__(self) -> None:
-        """Each Evidence once."""
-        refuse_repeats("verifiedEvidence", self.verified_evidence)
+    rules = unique("verified_evidence")
 
 
 class AgentCard(Document, frozen=True, kw_only=True):
@@ -76,6 +74,4 @@ class AgentCard(Document, frozen=True, kw_only=True):
     extensions: Extensions | UnsetType = UNSET
     signature: Signature
 
-    def __post_init__(self) -> None:
-        """Each protocol version once."""
-        refuse_repeats("protocolVersions", self.protocol_versions)
+    rules = unique("protocol_versions")

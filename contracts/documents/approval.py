@@ -12,10 +12,8 @@ from contracts.documents.common import (
     Semver,
     Signature,
     Text2000,
-    refuse_repeats,
-    require_actor,
-    require_members,
 )
+from contracts.documents.conditions import has, unique, when
 from contracts.identifiers import Identifier, SafeInteger, Sha256
 from contracts.timestamps import Timestamp
 
@@ -56,15 +54,27 @@ class Approval(Document, frozen=True, kw_only=True):
     occurred_at: Timestamp
     signature: Signature
 
-    def __post_init__(self) -> None:
-        """Kind and decision settle approver, Artifacts, WorkItem and the revoked Approval."""
-        refuse_repeats("artifactHashes", self.artifact_hashes)
-        execution = self.kind is ApprovalKind.WORK_EXECUTION
-        if self.decision is ApprovalDecision.APPROVED and not execution and not self.artifact_hashes:
-            raise ValueError(f"artifactHashes is empty; an approved {self.kind.value} names at least one Artifact")
-        if self.kind is ApprovalKind.MISSION_FINAL:
-            require_actor("approver", self.approver, ActorType.HUMAN)
-        if execution:
-            require_members("a work_execution Approval", {"workItemId": self.work_item_id})
-        if self.decision is ApprovalDecision.REVOKED:
-            require_members("a revocation", {"revokesApprovalId": self.revokes_approval_id})
+    rules = (
+        *unique("artifact_hashes"),
+        when(
+            has("kind", ApprovalKind.MISSION_FINAL, ApprovalKind.CHILD_MISSION),
+            has("decision", ApprovalDecision.APPROVED),
+            holder="an approved {kind}",
+            fills=("artifact_hashes",),
+        ),
+        when(
+            has("kind", ApprovalKind.MISSION_FINAL),
+            holder="a mission_final Approval",
+            takes={"approver.type": (ActorType.HUMAN,)},
+        ),
+        when(
+            has("kind", ApprovalKind.WORK_EXECUTION),
+            holder="a work_execution Approval",
+            requires=("work_item_id",),
+        ),
+        when(
+            has("decision", ApprovalDecision.REVOKED),
+            holder="a revocation",
+            requires=("revokes_approval_id",),
+        ),
+    )

@@ -11,8 +11,8 @@ from contracts.documents.common import (
     NonEmpty,
     Signature,
     Text200,
-    refuse_repeats,
 )
+from contracts.documents.conditions import unique
 from contracts.identifiers import Identifier, PositiveInteger, SafeInteger, Sha256, Uri
 from contracts.timestamps import Timestamp
 
@@ -61,6 +61,4 @@ class Artifact(Document, frozen=True, kw_only=True):
     extensions: Extensions | UnsetType = UNSET
     signature: Signature
 
-    def __post_init__(self) -> None:
-        """Sources are a set."""
-        refuse_repeats("sourceArtifactHashes", self.source_artifact_hashes)
+    rules = unique("source_artifact_hashes")

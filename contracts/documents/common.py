@@ -1,18 +1,17 @@
 """Shapes that many documents share (`common.schema.json`).
 
 Every document is a frozen, closed Struct whose members have the camelCase names of the schemas; a member that
-may be absent has the default UNSET, since JSON null is never allowed for it. Rules that span members stand in
-`__post_init__` and raise ValueError naming the member and the remedy; `msgspec.convert` reports them as a
-ValidationError with the path.
+may be absent has the default UNSET, since JSON null is never allowed for it. Rules that span members are
+declared in its class (`contracts.documents.conditions`).
 """
 
-import re
-from collections.abc import Hashable, Mapping
 from enum import Enum
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from contracts.documents.condition_checks import keeper
+from contracts.documents.conditions import Condition, Excludes, Named, SomeOf, unique
 from contracts.identifiers import Base64Url, Identifier, SafeInteger
 from contracts.timestamps import Timestamp
 
@@ -20,7 +19,6 @@ T = TypeVar("T")
 
 extension_kind_pattern: Final = r"\Aext\.[a-z0-9][a-z0-9_-]*(?:\.[a-z0-9][a-z0-9_-]*){2,}\Z"
 """An `ext.*` kind: three or more parts after `ext`."""
-_extension_kind: Final = re.compile(extension_kind_pattern)
 semver_pattern: Final = (
     r"\A(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(?:-[0-9A-Za-z.-]+)?(?:\+[0-9A-Za-z.-]+)?\Z"
 )
@@ -29,36 +27,33 @@ kind_length_max: Final = 160
 """Characters of a Command or Event kind."""
 
 
-def is_extension_kind(kind: str) -> bool:
-    """Whether `kind` is a well-formed `ext.*` kind."""
-    return len(kind) <= kind_length_max and _extension_kind.match(kind) is not None
-
-
 class Document(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, rename="camel"):
-    """Base of every closed object: unknown members are refused, absent optional ones stay absent."""
+    """Base of every closed object: unknown members are refused, absent optional ones stay absent.
 
-
-def refuse_repeats(member: str, items: tuple[Hashable, ...] | UnsetType) -> None:
-    """`uniqueItems`: raise ValueError when two items are the same JSON value.
-
-    Closed Structs compare member by member and 1 equals 1.0, which is JSON Schema's own equality.
+    `rules` are what its members owe each other; a document that breaks one is not made.
     """
-    if items is not UNSET and len(set(items)) != len(items):
-        raise ValueError(f"{member} repeats an item; list each item once")
+
+    rules: ClassVar[tuple[Condition, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        """Have the rules of the class checked on every new document."""
+        super().__init_subclass__()
+        if cls.rules:
+            setattr(cls, _called_when_made, keeper(cls.rules))
 
 
-def require_members(holder: str, members: Mapping[str, object]) -> None:
-    """Raise ValueError for the first of `members` (schema name → value) that is absent although `holder` needs it."""
-    for name, value in members.items():
-        if value is UNSET:
-            raise ValueError(f"{name} is missing; {holder} requires it")
+_called_when_made: Final = "__post_init__"
 
 
-def refuse_members(holder: str, members: Mapping[str, object]) -> None:
-    """Raise ValueError for the first of `members` (schema name → value) that is present although `holder` has none."""
-    for name, value in members.items():
-        if value is not UNSET:
-            raise ValueError(f"{name} is not allowed; {holder} carries none, leave it out")
+def core_or_extension_kind(core_kinds: frozenset[str]) -> Named:
+    """The member `kind` is one of the core's, or a well-formed `ext.*` kind."""
+    return Named(
+        member="kind",
+        names=core_kinds,
+        pattern=extension_kind_pattern,
+        length_max=kind_length_max,
+        words="neither a core kind nor an ext.* kind of three or more parts",
+    )
 
 
 NonEmpty = Annotated[tuple[T, ...], Meta(min_length=1)]
@@ -103,12 +98,6 @@ class Actor(Document, frozen=True, kw_only=True):
 
     type: ActorType
     id: Identifier
-
-
-def require_actor(member: str, actor: Actor, expected: ActorType) -> None:
-    """Raise ValueError when `actor`, the value of `member`, is not of the expected type."""
-    if actor.type is not expected:
-        raise ValueError(f"{member}.type is {actor.type.value}; it must be {expected.value} here")
 
 
 class Signature(Document, frozen=True, kw_only=True):
@@ -178,11 +167,14 @@ class AcceptanceCriterion(Document, frozen=True, kw_only=True):
     description: Text4000
     evidence_required: NonEmpty[EvidenceType]
 
-    def __post_init__(self) -> None:
-        """Each type once, and only types that can prove something."""
-        refuse_repeats("evidenceRequired", self.evidence_required)
-        if EvidenceType.FAILURE_REPORT in self.evidence_required:
-            raise ValueError("evidenceRequired names failure_report, which proves no criterion; name a proving type")
+    rules = (
+        *unique("evidence_required"),
+        Excludes(
+            member="evidence_required",
+            value=EvidenceType.FAILURE_REPORT,
+            because="which proves no criterion; name a proving type",
+        ),
+    )
 
 
 class ResourceGrant(Document, frozen=True, kw_only=True):
@@ -192,9 +184,7 @@ class ResourceGrant(Document, frozen=True, kw_only=True):
     operations: NonEmpty[Operation]
     constraints: JsonObject | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """Each operation once."""
-        refuse_repeats("operations", self.operations)
+    rules = unique("operations")
 
 
 class Budget(Document, frozen=True, kw_only=True):
@@ -208,15 +198,16 @@ class Budget(Document, frozen=True, kw_only=True):
     wall_clock_seconds_limit: SafeInteger | UnsetType = UNSET
     external_side_effect_limit: SafeInteger | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """`anyOf` of the schema: some dimension must be allocated."""
-        money = self.financial_limit is not UNSET and self.currency is not UNSET
-        counts = (
-            self.model_token_limit,
-            self.tool_call_limit,
-            self.compute_seconds_limit,
-            self.wall_clock_seconds_limit,
-            self.external_side_effect_limit,
-        )
-        if not money and all(count is UNSET for count in counts):
-            raise ValueError("a budget allocates at least one dimension; financialLimit needs currency")
+    rules = (
+        SomeOf(
+            sets=(
+                ("financial_limit", "currency"),
+                ("model_token_limit",),
+                ("tool_call_limit",),
+                ("compute_seconds_limit",),
+                ("wall_clock_seconds_limit",),
+                ("external_side_effect_limit",),
+            ),
+            because="a budget allocates at least one dimension; financialLimit needs currency",
+        ),
+    )

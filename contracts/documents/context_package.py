@@ -11,9 +11,8 @@ from contracts.documents.common import (
     Signature,
     Text4000,
     Text50000,
-    refuse_repeats,
-    require_actor,
 )
+from contracts.documents.conditions import always, unique
 from contracts.identifiers import Identifier, PositiveInteger, Sha256
 from contracts.timestamps import Timestamp
 
@@ -25,9 +24,7 @@ class SourceEventRange(Document, frozen=True, kw_only=True):
     to_sequence: PositiveInteger
     event_ids: NonEmpty[Identifier]
 
-    def __post_init__(self) -> None:
-        """Each Event once."""
-        refuse_repeats("eventIds", self.event_ids)
+    rules = unique("event_ids")
 
 
 class SourcedDecision(Document, frozen=True, kw_only=True):
@@ -36,9 +33,7 @@ class SourcedDecision(Document, frozen=True, kw_only=True):
     description: Text4000
     source_event_ids: NonEmpty[Identifier]
 
-    def __post_init__(self) -> None:
-        """Each Event once."""
-        refuse_repeats("sourceEventIds", self.source_event_ids)
+    rules = unique("source_event_ids")
 
 
 class ContextPackage(Document, frozen=True, kw_only=True):
@@ -61,7 +56,7 @@ class ContextPackage(Document, frozen=True, kw_only=True):
     extensions: Extensions | UnsetType = UNSET
     signature: Signature
 
-    def __post_init__(self) -> None:
-        """Artifacts are a set, and an Agent wrote it."""
-        refuse_repeats("artifactHashes", self.artifact_hashes)
-        require_actor("generatedBy", self.generated_by, ActorType.AGENT)
+    rules = (
+        *unique("artifact_hashes"),
+        always(holder="a Context Package", takes={"generated_by.type": (ActorType.AGENT,)}),
+    )

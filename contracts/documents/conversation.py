@@ -4,7 +4,8 @@ from enum import Enum
 
 from msgspec import UNSET, UnsetType
 
-from contracts.documents.common import Actor, Document, Extensions, NonEmpty, Text500, require_members
+from contracts.documents.common import Actor, Document, Extensions, NonEmpty, Text500
+from contracts.documents.conditions import has, when
 from contracts.identifiers import Identifier, SafeInteger
 from contracts.timestamps import Timestamp
 
@@ -38,10 +39,7 @@ class ConversationAccess(Document, frozen=True, kw_only=True):
     mode: AccessMode
     members: NonEmpty[Actor] | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """A restricted Conversation lists its members."""
-        if self.mode is AccessMode.RESTRICTED:
-            require_members("restricted access", {"members": self.members})
+    rules = (when(has("mode", AccessMode.RESTRICTED), holder="restricted access", requires=("members",)),)
 
 
 class Conversation(Document, frozen=True, kw_only=True):
@@ -60,9 +58,15 @@ class Conversation(Document, frozen=True, kw_only=True):
     revision: SafeInteger
     extensions: Extensions | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """The type decides about WorkItem and access."""
-        if self.type is ConversationType.WORK_ITEM:
-            require_members("a work_item Conversation", {"primaryWorkItemId": self.primary_work_item_id})
-        if self.type is ConversationType.RESTRICTED and self.access.mode is not AccessMode.RESTRICTED:
-            raise ValueError("access.mode is group; a restricted Conversation needs restricted")
+    rules = (
+        when(
+            has("type", ConversationType.WORK_ITEM),
+            holder="a work_item Conversation",
+            requires=("primary_work_item_id",),
+        ),
+        when(
+            has("type", ConversationType.RESTRICTED),
+            holder="a restricted Conversation",
+            takes={"access.mode": (AccessMode.RESTRICTED,)},
+        ),
+    )

@@ -14,8 +14,8 @@ from contracts.documents.common import (
     NonEmpty,
     Signature,
     Text4000,
-    refuse_repeats,
 )
+from contracts.documents.conditions import unique
 from contracts.identifiers import Identifier, Sha256
 from contracts.timestamps import Timestamp
 
@@ -65,7 +65,4 @@ class Evidence(Document, frozen=True, kw_only=True):
     created_at: Timestamp
     signature: Signature
 
-    def __post_init__(self) -> None:
-        """Criteria and Artifacts are sets."""
-        refuse_repeats("criterionIds", self.criterion_ids)
-        refuse_repeats("artifactHashes", self.artifact_hashes)
+    rules = unique("criterion_ids", "artifact_hashes")

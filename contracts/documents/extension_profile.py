@@ -8,8 +8,8 @@ from contracts.documents.common import (
     Semver,
     Signature,
     Text200,
-    refuse_repeats,
 )
+from contracts.documents.conditions import always, unique
 from contracts.identifiers import Identifier, Sha256, Uri
 from contracts.timestamps import Timestamp
 
@@ -31,9 +31,7 @@ class ExtensionProfile(Document, frozen=True, kw_only=True):
     approved_at: Timestamp
     signature: Signature
 
-    def __post_init__(self) -> None:
-        """Kinds are sets, and no profile overrides the core."""
-        refuse_repeats("commandKinds", self.command_kinds)
-        refuse_repeats("eventKinds", self.event_kinds)
-        if self.overrides_core_invariants:
-            raise ValueError("overridesCoreInvariants is true; no profile may, set it to false")
+    rules = (
+        *unique("command_kinds", "event_kinds"),
+        always(holder="a profile, which may not override the core,", takes={"overrides_core_invariants": (False,)}),
+    )

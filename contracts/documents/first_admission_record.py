@@ -3,7 +3,8 @@
 from typing import Literal
 
 from contracts.document_kinds import DocumentKind
-from contracts.documents.common import Actor, ActorType, Document, require_actor
+from contracts.documents.common import Actor, ActorType, Document
+from contracts.documents.conditions import always
 from contracts.identifiers import Identifier, Sha256
 from contracts.timestamps import Timestamp
 
@@ -21,6 +22,4 @@ class FirstAdmissionRecord(Document, frozen=True, kw_only=True):
     trusted_accepted_at: Timestamp
     accepted_by: Actor
 
-    def __post_init__(self) -> None:
-        """A service accepts."""
-        require_actor("acceptedBy", self.accepted_by, ActorType.SERVICE)
+    rules = (always(holder="a First-Admission Record", takes={"accepted_by.type": (ActorType.SERVICE,)}),)

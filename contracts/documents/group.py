@@ -4,7 +4,8 @@ from enum import Enum
 
 from msgspec import UNSET, UnsetType
 
-from contracts.documents.common import Document, Extensions, refuse_members, require_members
+from contracts.documents.common import Document, Extensions
+from contracts.documents.conditions import has, when
 from contracts.identifiers import Identifier
 from contracts.timestamps import Timestamp
 
@@ -28,10 +29,15 @@ class Group(Document, frozen=True, kw_only=True):
     archive_snapshot_id: Identifier | UnsetType = UNSET
     extensions: Extensions | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """Archive members exactly when archived."""
-        archive = {"archivedAt": self.archived_at, "archiveSnapshotId": self.archive_snapshot_id}
-        if self.state is GroupDocumentState.ARCHIVED:
-            require_members("an archived Group", archive)
-        else:
-            refuse_members("an active Group", archive)
+    rules = (
+        when(
+            has("state", GroupDocumentState.ARCHIVED),
+            holder="an archived Group",
+            requires=("archived_at", "archive_snapshot_id"),
+        ),
+        when(
+            has("state", GroupDocumentState.ACTIVE),
+            holder="an active Group",
+            refuses=("archived_at", "archive_snapshot_id"),
+        ),
+    )

@@ -8,9 +8,8 @@ from contracts.documents.common import (
     NonEmpty,
     Signature,
     Text4000,
-    refuse_repeats,
-    require_actor,
 )
+from contracts.documents.conditions import always, unique
 from contracts.identifiers import Identifier, PositiveInteger, Sha256
 from contracts.timestamps import Timestamp
 
@@ -38,7 +37,7 @@ class GroupSnapshot(Document, frozen=True, kw_only=True):
     created_at: Timestamp
     signature: Signature
 
-    def __post_init__(self) -> None:
-        """Each Event once, cut by a service."""
-        refuse_repeats("eventIds", self.event_ids)
-        require_actor("createdBy", self.created_by, ActorType.SERVICE)
+    rules = (
+        *unique("event_ids"),
+        always(holder="a Group Snapshot", takes={"created_by.type": (ActorType.SERVICE,)}),
+    )

@@ -5,7 +5,8 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
-from contracts.documents.common import Document, refuse_members, require_members
+from contracts.documents.common import Document
+from contracts.documents.conditions import has, has_not, when
 from contracts.identifiers import (
     CoordinatorEpochField,
     Identifier,
@@ -62,35 +63,37 @@ class Lease(Document, frozen=True, kw_only=True):
     closed_at: Timestamp | UnsetType = UNSET
     closure_reason: ClosureReason | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """The type decides about epochs, the count about the renewal time, the state about the closure."""
-        self._check_type()
-        renewed = {"lastRenewedAt": self.last_renewed_at}
-        if self.renewal_count > 0:
-            require_members("a renewed lease", renewed)
-        else:
-            refuse_members("a lease never renewed", renewed)
-        closure = {"closedAt": self.closed_at, "closureReason": self.closure_reason}
-        if self.state is LeaseState.ACTIVE:
-            refuse_members("an active lease", closure)
-        else:
-            require_members(f"a lease that is {self.state.value}", closure)
-
-    def _check_type(self) -> None:
-        """Members that each type of lease needs or excludes."""
-        if self.lease_type is LeaseType.COORDINATOR:
-            require_members("a coordinator lease", {"coordinatorEpoch": self.coordinator_epoch})
-            return
-        holder = f"a lease of type {self.lease_type.value}"
-        require_members(holder, {"workItemId": self.work_item_id, "ownershipEpoch": self.ownership_epoch})
-        if self.lease_type is LeaseType.OWNERSHIP:
-            require_members(holder, {"startBy": self.start_by})
-        if self.lease_type is LeaseType.EXECUTION:
-            refuse_members(
-                holder,
-                {
-                    "coordinatorEpoch": self.coordinator_epoch,
-                    "startBy": self.start_by,
-                    "graceExpiresAt": self.grace_expires_at,
-                },
-            )
+    rules = (
+        when(
+            has("lease_type", LeaseType.COORDINATOR),
+            holder="a coordinator lease",
+            requires=("coordinator_epoch",),
+        ),
+        when(
+            has("lease_type", LeaseType.OWNERSHIP, LeaseType.EXECUTION, LeaseType.BLOCKED),
+            holder="a lease of type {lease_type}",
+            requires=("work_item_id", "ownership_epoch"),
+        ),
+        when(
+            has("lease_type", LeaseType.OWNERSHIP),
+            holder="a lease of type ownership",
+            requires=("start_by",),
+        ),
+        when(
+            has("lease_type", LeaseType.EXECUTION),
+            holder="a lease of type execution",
+            refuses=("coordinator_epoch", "start_by", "grace_expires_at"),
+        ),
+        when(has_not("renewal_count", 0), holder="a renewed lease", requires=("last_renewed_at",)),
+        when(has("renewal_count", 0), holder="a lease never renewed", refuses=("last_renewed_at",)),
+        when(
+            has("state", LeaseState.ACTIVE),
+            holder="an active lease",
+            refuses=("closed_at", "closure_reason"),
+        ),
+        when(
+            has_not("state", LeaseState.ACTIVE),
+            holder="a lease that is {state}",
+            requires=("closed_at", "closure_reason"),
+        ),
+    )

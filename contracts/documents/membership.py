@@ -13,10 +13,8 @@ from contracts.documents.common import (
     Document,
     Extensions,
     NonEmpty,
-    refuse_repeats,
-    require_actor,
-    require_members,
 )
+from contracts.documents.conditions import always, has, unique, when
 from contracts.identifiers import CoordinatorEpochField, Identifier, MembershipEpochField, SafeInteger
 from contracts.timestamps import Timestamp
 
@@ -59,23 +57,22 @@ class DelegationGrant(Document, frozen=True, kw_only=True):
     granted_at: Timestamp
     expires_at: Timestamp
 
-    def __post_init__(self) -> None:
-        """Granted by an Agent, each capability once, every budget dimension stated."""
-        refuse_repeats("allowedCapabilities", self.allowed_capabilities)
-        require_actor("grantedBy", self.granted_by, ActorType.AGENT)
-        budget = self.budget
-        require_members(
-            "a delegated budget",
-            {
-                "currency": budget.currency,
-                "financialLimit": budget.financial_limit,
-                "modelTokenLimit": budget.model_token_limit,
-                "toolCallLimit": budget.tool_call_limit,
-                "computeSecondsLimit": budget.compute_seconds_limit,
-                "wallClockSecondsLimit": budget.wall_clock_seconds_limit,
-                "externalSideEffectLimit": budget.external_side_effect_limit,
-            },
-        )
+    rules = (
+        *unique("allowed_capabilities"),
+        always(holder="a delegation grant", takes={"granted_by.type": (ActorType.AGENT,)}),
+        always(
+            holder="a delegated budget",
+            requires=(
+                "budget.currency",
+                "budget.financial_limit",
+                "budget.model_token_limit",
+                "budget.tool_call_limit",
+                "budget.compute_seconds_limit",
+                "budget.wall_clock_seconds_limit",
+                "budget.external_side_effect_limit",
+            ),
+        ),
+    )
 
 
 class Membership(Document, frozen=True, kw_only=True):
@@ -98,20 +95,21 @@ class Membership(Document, frozen=True, kw_only=True):
     ended_at: Timestamp | UnsetType = UNSET
     extensions: Extensions | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """Each state has members that it cannot do without."""
-        refuse_repeats("scopes", self.scopes)
-        refuse_repeats("delegationGrants", self.delegation_grants)
-        match self.state:
-            case MembershipState.PROVISIONAL:
-                require_members(
-                    "a provisional Membership",
-                    {
-                        "provisionalExpiresAt": self.provisional_expires_at,
-                        "contextPackageId": self.context_package_id,
-                    },
-                )
-            case MembershipState.ACTIVE:
-                require_members("an active Membership", {"activatedAt": self.activated_at})
-            case MembershipState.ENDED:
-                require_members("an ended Membership", {"endedAt": self.ended_at})
+    rules = (
+        *unique("scopes", "delegation_grants"),
+        when(
+            has("state", MembershipState.PROVISIONAL),
+            holder="a provisional Membership",
+            requires=("provisional_expires_at", "context_package_id"),
+        ),
+        when(
+            has("state", MembershipState.ACTIVE),
+            holder="an active Membership",
+            requires=("activated_at",),
+        ),
+        when(
+            has("state", MembershipState.ENDED),
+            holder="an ended Membership",
+            requires=("ended_at",),
+        ),
+    )

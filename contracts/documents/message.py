@@ -11,9 +11,8 @@ from contracts.documents.common import (
     Extensions,
     NonEmpty,
     Text4000,
-    refuse_repeats,
-    require_members,
 )
+from contracts.documents.conditions import always, has_not, unique, when
 from contracts.identifiers import Identifier, Sha256, Uri
 from contracts.timestamps import Timestamp
 
@@ -67,14 +66,12 @@ class Message(Document, frozen=True, kw_only=True):
     committed_at: Timestamp
     extensions: Extensions | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """No authority, no repeats, and a change names its target and reason."""
-        if self.authority:
-            raise ValueError("authority is true; a Message never authorises anything, set it to false")
-        refuse_repeats("mentions", self.mentions)
-        refuse_repeats("references", self.references)
-        if self.kind is not MessageKind.MESSAGE:
-            require_members(
-                f"a {self.kind.value}",
-                {"targetMessageId": self.target_message_id, "reason": self.reason},
-            )
+    rules = (
+        always(holder="a Message, which never authorises anything,", takes={"authority": (False,)}),
+        *unique("mentions", "references"),
+        when(
+            has_not("kind", MessageKind.MESSAGE),
+            holder="a {kind}",
+            requires=("target_message_id", "reason"),
+        ),
+    )

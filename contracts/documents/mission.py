@@ -14,9 +14,8 @@ from contracts.documents.common import (
     NonEmpty,
     Semver,
     Text10000,
-    refuse_repeats,
-    require_actor,
 )
+from contracts.documents.conditions import absent, present, unique, when
 from contracts.identifiers import CoordinatorEpochField, Identifier, PositiveInteger, SafeInteger
 from contracts.timestamps import Timestamp
 
@@ -88,12 +87,17 @@ class Mission(Document, frozen=True, kw_only=True):
     created_at: Timestamp
     extensions: Extensions | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """A root Mission answers to a person (APR-1), a child Mission to the parent's Coordinator."""
-        refuse_repeats("pinnedProfiles", self.pinned_profiles)
-        if self.parent is not UNSET:
-            require_actor("missionOwner", self.mission_owner, ActorType.AGENT)
-            return
-        require_actor("missionOwner", self.mission_owner, ActorType.HUMAN)
-        if not self.approval_policy.final_human_approval:
-            raise ValueError("approvalPolicy.finalHumanApproval is false; a root Mission needs true")
+    # A root Mission answers to a person (APR-1), a child Mission to the parent's Coordinator.
+    rules = (
+        *unique("pinned_profiles"),
+        when(
+            present("parent"),
+            holder="a child Mission",
+            takes={"mission_owner.type": (ActorType.AGENT,)},
+        ),
+        when(
+            absent("parent"),
+            holder="a root Mission",
+            takes={"mission_owner.type": (ActorType.HUMAN,), "approval_policy.final_human_approval": (True,)},
+        ),
+    )

@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, UnsetType
 
 from contracts.command import Command
-from contracts.documents.common import Document, Kind, NonEmpty, refuse_repeats
+from contracts.documents.common import Document, Kind, NonEmpty
+from contracts.documents.conditions import unique
 from contracts.documents.error import ProtocolError
 from contracts.documents.presence_record import PresenceRecord
 from contracts.documents.reading import read
@@ -32,9 +33,7 @@ class HelloClientInit(Document, frozen=True, kw_only=True, tag_field="phase", ta
     client_nonce: Base64Url
     supported_versions: NonEmpty[ProtocolVersion]
 
-    def __post_init__(self) -> None:
-        """Each version once."""
-        refuse_repeats("supportedVersions", self.supported_versions)
+    rules = unique("supported_versions")
 
 
 class HelloServerChallenge(Document, frozen=True, kw_only=True, tag_field="phase", tag="server_challenge"):
@@ -83,11 +82,7 @@ class Attention(Document, frozen=True, kw_only=True):
     mentions_only: bool | UnsetType = UNSET
     announcements: bool | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """Filters are sets."""
-        refuse_repeats("eventKinds", self.event_kinds)
-        refuse_repeats("conversationIds", self.conversation_ids)
-        refuse_repeats("workItemIds", self.work_item_ids)
+    rules = unique("event_kinds", "conversation_ids", "work_item_ids")
 
 
 class GroupSubscription(Document, frozen=True, kw_only=True):

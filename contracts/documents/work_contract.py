@@ -19,8 +19,8 @@ from contracts.documents.common import (
     ResourceGrant,
     Text4000,
     Text10000,
-    refuse_repeats,
 )
+from contracts.documents.conditions import unique
 from contracts.identifiers import Identifier, PositiveInteger, Sha256, Uri
 from contracts.timestamps import Timestamp
 
@@ -79,9 +79,7 @@ class RetryPolicy(Document, frozen=True, kw_only=True):
     max_delay: Duration
     retryable_failures: tuple[FailureCode, ...]
 
-    def __post_init__(self) -> None:
-        """Each failure once."""
-        refuse_repeats("retryableFailures", self.retryable_failures)
+    rules = unique("retryable_failures")
 
 
 class WorkContract(Document, frozen=True, kw_only=True):
@@ -105,7 +103,4 @@ class WorkContract(Document, frozen=True, kw_only=True):
     constraints: JsonObject | UnsetType = UNSET
     extensions: Extensions | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """Inputs and dependencies are sets."""
-        refuse_repeats("inputArtifacts", self.input_artifacts)
-        refuse_repeats("dependencyWorkItemIds", self.dependency_work_item_ids)
+    rules = unique("input_artifacts", "dependency_work_item_ids")

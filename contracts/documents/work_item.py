@@ -15,9 +15,8 @@ from contracts.documents.common import (
     Text200,
     Text500,
     Text2000,
-    refuse_repeats,
-    require_members,
 )
+from contracts.documents.conditions import has, unique, when
 from contracts.documents.work_contract import WorkContract
 from contracts.identifiers import Identifier, OwnershipEpochField, PositiveInteger, SafeInteger, Sha256
 from contracts.timestamps import Timestamp
@@ -140,9 +139,7 @@ class Progress(Document, frozen=True, kw_only=True):
     updated_completion_estimate: Timestamp
     evidence_ids: tuple[Identifier, ...]
 
-    def __post_init__(self) -> None:
-        """Each Evidence once."""
-        refuse_repeats("evidenceIds", self.evidence_ids)
+    rules = unique("evidence_ids")
 
 
 class Submission(Document, frozen=True, kw_only=True):
@@ -152,10 +149,7 @@ class Submission(Document, frozen=True, kw_only=True):
     evidence_ids: NonEmpty[Identifier]
     submitted_at: Timestamp
 
-    def __post_init__(self) -> None:
-        """Artifacts and Evidence are sets."""
-        refuse_repeats("artifactHashes", self.artifact_hashes)
-        refuse_repeats("evidenceIds", self.evidence_ids)
+    rules = unique("artifact_hashes", "evidence_ids")
 
 
 class WorkItem(Document, frozen=True, kw_only=True):
@@ -181,12 +175,15 @@ class WorkItem(Document, frozen=True, kw_only=True):
     updated_at: Timestamp | UnsetType = UNSET
     extensions: Extensions | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """From acceptance on there is an owner with a basis, from submission on a submission."""
-        if self.state in _owned_states:
-            require_members(
-                f"a WorkItem that is {self.state.value}",
-                {"owner": self.owner, "selectionBasis": self.selection_basis},
-            )
-        if self.state in _submitted_states:
-            require_members(f"a WorkItem that is {self.state.value}", {"submission": self.submission})
+    rules = (
+        when(
+            has("state", *_owned_states),
+            holder="a WorkItem that is {state}",
+            requires=("owner", "selection_basis"),
+        ),
+        when(
+            has("state", WorkItemState.SUBMITTED, WorkItemState.VERIFIED),
+            holder="a WorkItem that is {state}",
+            requires=("submission",),
+        ),
+    )

@@ -2,7 +2,8 @@
 
 from msgspec import UNSET, UnsetType
 
-from contracts.documents.common import Actor, Document, NonEmpty, refuse_repeats, require_members
+from contracts.documents.common import Actor, Document, NonEmpty
+from contracts.documents.conditions import has, unique, when
 from contracts.documents.membership import Membership, Role, Scope
 from contracts.identifiers import Identifier, SafeInteger
 from contracts.timestamps import Timestamp
@@ -23,14 +24,14 @@ class MembershipChange(Document, frozen=True, kw_only=True):
     context_package_id: Identifier | UnsetType = UNSET
     provisional_expires_at: Timestamp | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """What the Membership document will demand."""
-        refuse_repeats("scopes", self.scopes)
-        if self.provisional:
-            require_members(
-                "a provisional Membership",
-                {"contextPackageId": self.context_package_id, "provisionalExpiresAt": self.provisional_expires_at},
-            )
+    rules = (
+        *unique("scopes"),
+        when(
+            has("provisional", True),
+            holder="a provisional Membership",
+            requires=("context_package_id", "provisional_expires_at"),
+        ),
+    )
 
 
 class MembershipChanged(Document, frozen=True, kw_only=True):

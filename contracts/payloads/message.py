@@ -2,7 +2,8 @@
 
 from msgspec import UNSET, UnsetType
 
-from contracts.documents.common import Actor, Document, refuse_repeats
+from contracts.documents.common import Actor, Document
+from contracts.documents.conditions import unique
 from contracts.documents.message import Message, MessageContent
 from contracts.identifiers import Identifier
 
@@ -16,10 +17,7 @@ class MessagePost(Document, frozen=True, kw_only=True):
     mentions: tuple[Actor, ...] | UnsetType = UNSET
     references: tuple[Identifier, ...] | UnsetType = UNSET
 
-    def __post_init__(self) -> None:
-        """Mentions and references are sets."""
-        refuse_repeats("mentions", self.mentions)
-        refuse_repeats("references", self.references)
+    rules = unique("mentions", "references")
 
 
 class MessagePosted(Document, frozen=True, kw_only=True):

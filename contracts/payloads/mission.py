@@ -12,8 +12,8 @@ from contracts.documents.common import (
     NonEmpty,
     Text500,
     Text10000,
-    refuse_repeats,
 )
+from contracts.documents.conditions import always, unique
 from contracts.documents.conversation import Conversation
 from contracts.documents.group import Group
 from contracts.documents.lease import Lease
@@ -42,11 +42,11 @@ class MissionCreate(Document, frozen=True, kw_only=True):
     approval_policy: ApprovalPolicy | UnsetType = UNSET
     coordinator_lease_seconds: Seconds = 300
 
-    def __post_init__(self) -> None:
-        """A root Mission ends with a person's approval (APR-1)."""
-        refuse_repeats("permissions", self.permissions)
-        if self.approval_policy is not UNSET and not self.approval_policy.final_human_approval:
-            raise ValueError("approvalPolicy.finalHumanApproval is false; a root Mission needs true")
+    # A root Mission ends with a person's approval (APR-1).
+    rules = (
+        *unique("permissions"),
+        always(holder="a root Mission", takes={"approval_policy.final_human_approval": (True,)}),
+    )
 
 
 class MissionAssignCoordinator(Document, frozen=True, kw_only=True):
@@ -67,9 +67,7 @@ class MissionSubmitForApproval(Document, frozen=True, kw_only=True):
 
     artifact_hashes: NonEmpty[Sha256]
 
-    def __post_init__(self) -> None:
-        """Artifacts are a set."""
-        refuse_repeats("artifactHashes", self.artifact_hashes)
+    rules = unique("artifact_hashes")
 
 
 class MissionRequestChanges(Document, frozen=True, kw_only=True):
@@ -125,9 +123,7 @@ class MissionSubmittedForApproval(Document, frozen=True, kw_only=True):
     mission_revision: SafeInteger
     artifact_hashes: NonEmpty[Sha256]
 
-    def __post_init__(self) -> None:
-        """Artifacts are a set."""
-        refuse_repeats("artifactHashes", self.artifact_hashes)
+    rules = unique("artifact_hashes")
 
 
 class MissionChangesRequested(Document, frozen=True, kw_only=True):

@@ -5,7 +5,8 @@ from typing import Literal
 from msgspec import UNSET, UnsetType
 
 from contracts.documents.checkpoint import Checkpoint
-from contracts.documents.common import Document, NonEmpty, refuse_repeats
+from contracts.documents.common import Document, NonEmpty
+from contracts.documents.conditions import unique
 from contracts.documents.conversation import Conversation
 from contracts.documents.evidence import Evidence
 from contracts.documents.lease import Lease
@@ -33,9 +34,7 @@ class WorkOffer(Document, frozen=True, kw_only=True):
     selection_basis: SelectionBasis
     offer_expires_in_seconds: Seconds = 300
 
-    def __post_init__(self) -> None:
-        """Candidates are a set."""
-        refuse_repeats("candidateAgentIds", self.candidate_agent_ids)
+    rules = unique("candidate_agent_ids")
 
 
 class WorkAcceptOffer(Document, frozen=True, kw_only=True):
@@ -82,9 +81,7 @@ class WorkSubmit(Document, frozen=True, kw_only=True):
     artifact_ids: NonEmpty[Identifier]
     evidence: NonEmpty[Evidence]
 
-    def __post_init__(self) -> None:
-        """Artifacts are a set."""
-        refuse_repeats("artifactIds", self.artifact_ids)
+    rules = unique("artifact_ids")
 
 
 class WorkAcceptResult(Document, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from contracts.document_kinds import DocumentKind, expected_signer, protected_time
+from contracts.document_kinds import DocumentKind
 from contracts.documents.agent_card import AgentCard
 from contracts.documents.common import ActorType
 from contracts.documents.message import ArtifactPart, DataPart, Message, TextPart
@@ -73,37 +73,63 @@ accepted: Final[list[tuple[str, Change]]] = [
 refused: Final[list[tuple[str, Change, str]]] = [
     ("agent-card", {"protocolVersions": ["0.1", "0.1"]}, "protocolVersions repeats an item; list each item once"),
     ("agent-card", {"endpoints": [{"transport": "wss", "uri": "https://example.org"}]}, "wss://"),
-    ("approval", {"approver": samples.agent}, "approver.type is agent; it must be human here"),
+    ("approval", {"approver": samples.agent}, "approver.type is agent; a mission_final Approval needs human"),
     ("approval", {"artifactHashes": []}, "artifactHashes is empty; an approved mission_final names at least one"),
     ("approval", {"kind": "work_execution"}, "workItemId is missing; a work_execution Approval requires it"),
     ("approval", {"decision": "revoked"}, "revokesApprovalId is missing; a revocation requires it"),
     ("approval", {"artifactHashes": [samples.digest] * 2}, "artifactHashes repeats"),
     ("artifact", {"sourceArtifactHashes": [samples.digest] * 2}, "sourceArtifactHashes repeats"),
-    ("command", {"sessionEpoch": absent}, "requires groupId, sessionEpoch and membershipEpoch"),
-    ("command", {"actor": samples.human}, "sessionEpoch is an agent's"),
-    ("command", {**agent_command, "actor": samples.human}, "a human's Command requires groupId and membershipEpoch"),
-    ("command", {"sessionEpoch": absent, "actor": samples.service}, "carries neither membershipEpoch nor"),
-    ("command", {"kind": "mission.create"}, "mission.create is a human's Command"),
-    ("command", {"kind": "work.accept_result"}, "work.accept_result requires coordinatorEpoch"),
-    ("command", {"kind": "mission.terminate"}, "mission.terminate requires coordinatorEpoch"),
+    ("command", {"sessionEpoch": absent}, "sessionEpoch is missing; an agent's Command requires it"),
+    ("command", {"actor": samples.human}, "sessionEpoch is not allowed; a human's Command carries none"),
+    ("command", {**agent_command, "actor": samples.human}, "membershipEpoch is missing; a human's Command requires it"),
+    (
+        "command",
+        {"sessionEpoch": absent, "actor": samples.service},
+        "membershipEpoch is not allowed; a service's Command",
+    ),
+    (
+        "command",
+        {**agent_command, "actor": samples.human, "kind": "mission.terminate"},
+        "a human would cancel, needs agent or",
+    ),
+    ("command", {"kind": "mission.create"}, "actor.type is agent; mission.create needs human"),
+    ("command", {"kind": "work.accept_result"}, "coordinatorEpoch is missing; work.accept_result requires it"),
+    ("command", {"kind": "mission.terminate"}, "coordinatorEpoch is missing; an agent's mission.terminate"),
     ("command", {"kind": "work.dance"}, "neither a core kind nor an ext.* kind"),
-    ("command", {"kind": "ext.missionweaveprotocol.identity.session_open"}, "is a service's Command"),
-    ("context-package", {"generatedBy": samples.human}, "generatedBy.type is human; it must be agent here"),
+    ("command", {"kind": "ext.missionweaveprotocol.identity.session_open"}, "session_open needs service"),
+    ("context-package", {"generatedBy": samples.human}, "generatedBy.type is human; a Context Package needs agent"),
     ("context-package", {"sourceEventRange.eventIds": []}, "length >= 1"),
     ("conversation", {"type": "work_item"}, "primaryWorkItemId is missing"),
     ("conversation", {"type": "restricted"}, "access.mode is group; a restricted Conversation needs restricted"),
     ("conversation", {"access": {"mode": "restricted"}}, "members is missing; restricted access requires it"),
     ("error", {"code": "OOPS"}, "Invalid enum value 'OOPS' - at `$.code`"),
     ("event", {"kind": "work.danced"}, "neither a core kind nor an ext.* kind"),
-    ("event", {"sequence": absent}, "requires groupId, sequence and aggregateRevision"),
-    ("event", {"kind": "ext.missionweaveprotocol.identity.session_opened"}, "carries no groupId, sequence"),
+    ("event", {"sequence": absent}, "sequence is missing; work.started requires it"),
+    (
+        "event",
+        {"kind": "ext.missionweaveprotocol.identity.session_opened"},
+        "actor.type is agent; ext.missionweaveprotocol.identity.session_opened",
+    ),
+    (
+        "event",
+        {"kind": "ext.missionweaveprotocol.identity.session_opened", "actor": samples.service},
+        "groupId is not allowed; ext.missionweaveprotocol.identity.session_opened carries none",
+    ),
     ("evidence", {"criterionIds": ["tests", "tests"]}, "criterionIds repeats"),
-    ("extension-profile", {"overridesCoreInvariants": True}, "no profile may, set it to false"),
+    (
+        "extension-profile",
+        {"overridesCoreInvariants": True},
+        "overridesCoreInvariants is true; a profile, which may not override the core, needs false",
+    ),
     ("extension-profile", {"commandKinds": ["work.start"]}, "an ext.* kind of three or more parts"),
-    ("first-admission-record", {"acceptedBy": samples.human}, "acceptedBy.type is human; it must be service"),
+    (
+        "first-admission-record",
+        {"acceptedBy": samples.human},
+        "acceptedBy.type is human; a First-Admission Record needs service",
+    ),
     ("group", {"state": "archived"}, "archivedAt is missing; an archived Group requires it"),
     ("group", {"archivedAt": samples.when}, "archivedAt is not allowed; an active Group carries none"),
-    ("group-snapshot", {"createdBy": samples.agent}, "createdBy.type is agent; it must be service"),
+    ("group-snapshot", {"createdBy": samples.agent}, "createdBy.type is agent; a Group Snapshot needs service"),
     ("group-snapshot", {"eventIds": ["urn:uuid:1"] * 2}, "eventIds repeats"),
     ("lease", {"state": "expired"}, "closedAt is missing; a lease that is expired requires it"),
     ("lease", closed, "closedAt is not allowed; an active lease carries none"),
@@ -121,12 +147,16 @@ refused: Final[list[tuple[str, Change, str]]] = [
     ("membership", {"delegationGrants": [{**samples.grant, "budget": {"toolCallLimit": 1}}]}, "currency is missing"),
     ("membership", {"delegationGrants": [{**samples.grant, "grantedBy": samples.human}]}, "grantedBy.type is human"),
     ("membership", {"scopes": ["group", "group"]}, "scopes repeats"),
-    ("message", {"authority": True}, "a Message never authorises anything"),
+    ("message", {"authority": True}, "authority is true; a Message, which never authorises anything, needs false"),
     ("message", {"kind": "redaction", "reason": "Law."}, "targetMessageId is missing; a redaction requires it"),
     ("message", {"mentions": [samples.agent, dict(reversed(samples.agent.items()))]}, "mentions repeats"),
     ("message", {"content": [{"type": "text", "text": "x", "artifactHash": samples.digest}]}, "unknown field"),
-    ("mission", {"missionOwner": samples.agent}, "missionOwner.type is agent; it must be human here"),
-    ("mission", {"parent": {"missionId": "a:b", "workItemId": "a:c", "depth": 1}}, "it must be agent here"),
+    ("mission", {"missionOwner": samples.agent}, "missionOwner.type is agent; a root Mission needs human"),
+    (
+        "mission",
+        {"parent": {"missionId": "a:b", "workItemId": "a:c", "depth": 1}},
+        "missionOwner.type is human; a child Mission needs agent",
+    ),
     ("mission", {"approvalPolicy.finalHumanApproval": False}, "finalHumanApproval is false; a root Mission needs true"),
     ("mission", {"budget": {}}, "a budget allocates at least one dimension"),
     ("mission", {"budget": {"financialLimit": 3}}, "financialLimit needs currency"),
@@ -243,19 +273,20 @@ signers: Final = {
 def test_tru_1_signer_and_protected_time_of_each_kind(kind: DocumentKind) -> None:
     """TRU-1: section 12's table; an Agent Card is any service's, an Artifact its producer's."""
     document = documents[kind.value]
-    signer = expected_signer(kind, document)
+    typed = read(document, document_types[kind.value])
+    signer = kind.rule.signer(typed)
     if kind is DocumentKind.AGENT_CARD:
         assert signer is None
-        assert protected_time(kind, document) == document["issuedAt"]
+        assert kind.rule.protected_time(typed) == document["issuedAt"]
     elif kind is DocumentKind.ARTIFACT:
         assert signer is not None
         assert (signer.type, signer.id) == (ActorType.AGENT, document["producer"]["agentId"])
-        assert protected_time(kind, document) == document["createdAt"]
+        assert kind.rule.protected_time(typed) == document["createdAt"]
     else:
         member, time = signers[kind]
         assert msgspec.to_builtins(signer) == document[member]
-        assert protected_time(kind, document) == document[time]
-        assert "signature" in msgspec.structs.asdict(read(document, document_types[kind.value]))
+        assert kind.rule.protected_time(typed) == document[time]
+        assert "signature" in msgspec.structs.asdict(typed)
 
 
 def test_documents_are_values() -> None:
