@@ -16,6 +16,8 @@ from ops.command_fault import UsageFault
 
 file_bytes_max: Final = 16 * 1024 * 1024
 """Bytes of one file of a bundle."""
+path_characters_max: Final = 512
+"""Characters of a path in a manifest, as its schema says."""
 _folders_with_schemas: Final = ("schemas", "cryptography", "admission")
 
 
@@ -59,8 +61,9 @@ class Bundle:
 
     def _read_file(self, path: str) -> bytes:
         # Backslashes and drives would mean something on some machines only.
-        if any(part in {"", ".", ".."} or set(part) & set("\\:\0") for part in path.split("/")):
-            raise BundleFault(repr(path), "is no path inside the bundle; it was not read")
+        strange = any(part in {"", ".", ".."} or set(part) & set("\\:\0") for part in path.split("/"))
+        if strange or len(path) > path_characters_max:
+            raise BundleFault(repr(path[:path_characters_max]), "is no path inside the bundle; it was not read")
         try:
             file = (self._root / path).resolve()
             if not file.is_relative_to(self._root):
