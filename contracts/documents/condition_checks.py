@@ -12,7 +12,7 @@ from typing import Any, Final, TypeGuard
 
 from msgspec import UNSET
 
-from contracts.documents.conditions import Condition, Named, Where, Value, When, check_of, getter
+from contracts.documents.conditions import Condition, Named, Value, When, Where, check_of, getter
 
 Verdict = Callable[[Any], bool]
 """Whether a document keeps conditions."""

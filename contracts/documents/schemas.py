@@ -13,7 +13,21 @@ from contracts.command import Command
 from contracts.documents.agent_card import AgentCard
 from contracts.documents.approval import Approval
 from contracts.documents.artifact import Artifact
-from contracts.documents.common import Document
+from contracts.documents.common import (
+    AcceptanceCriterion,
+    Actor,
+    Budget,
+    CapabilityRef,
+    Classification,
+    Document,
+    Duration,
+    Extensions,
+    Kind,
+    PublicKey,
+    ResourceGrant,
+    Semver,
+    Signature,
+)
 from contracts.documents.context_package import ContextPackage
 from contracts.documents.conversation import Conversation
 from contracts.documents.error import ProtocolError
@@ -28,12 +42,40 @@ from contracts.documents.message import Message
 from contracts.documents.mission import Mission
 from contracts.documents.presence_record import PresenceRecord
 from contracts.documents.reading import read
-from contracts.documents.websocket_frame import read_frame
+from contracts.documents.websocket_frame import ProtocolVersion, read_frame
 from contracts.documents.work_contract import WorkContract
 from contracts.documents.work_item import WorkItem
 from contracts.event import Event
+from contracts.identifiers import Base64Url, Identifier, PositiveInteger, SafeInteger, Sha256
+from contracts.timestamps import Timestamp
 
 websocket_frame: Final = "websocket-frame"
+common: Final = "common"
+
+common_parts: Final[Mapping[str, Any]] = MappingProxyType(
+    {
+        "protocolVersion": ProtocolVersion,
+        "id": Identifier,
+        "kind": Kind,
+        "timestamp": Timestamp,
+        "safeInteger": SafeInteger,
+        "positiveInteger": PositiveInteger,
+        "semver": Semver,
+        "base64url": Base64Url,
+        "sha256": Sha256,
+        "duration": Duration,
+        "actor": Actor,
+        "signature": Signature,
+        "publicKey": PublicKey,
+        "capabilityRef": CapabilityRef,
+        "budget": Budget,
+        "acceptanceCriterion": AcceptanceCriterion,
+        "resourceGrant": ResourceGrant,
+        "classification": Classification,
+        "extensions": Extensions,
+    }
+)
+"""Definition of `common.schema.json` → type. Its `agentActor` and `humanActor` are conditions of whoever holds one."""
 
 document_types: Final[Mapping[str, type[Document]]] = MappingProxyType(
     {
