@@ -32,6 +32,7 @@ commands: Final = {
     "cursor": "Show how far everyone is in every Group",
     "verify": "Prove that log, Receipts, stream, state and projections agree",
     "conformance": "Run the protocol's test vectors",
+    "schema": "Print the JSON Schema of a kind of document",
     "bench": "Measure, each figure as a ratio to a bare baseline",
 }
 """Every command with its summary, in the order of the help."""
