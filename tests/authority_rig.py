@@ -16,6 +16,7 @@ from contracts.signature import SigningKey
 from ops.bench.workload import create_mission, group_name, register_agent, signed_command
 from ops.init import Organization
 from ops.verify.finding import Report
+from ops.verify.verify_keys import verify_keys
 from ops.verify.verify_log import LogVerifier
 from ops.verify.verify_receipts import verify_receipts
 from ops.verify.verify_state import verify_state
@@ -191,13 +192,14 @@ async def with_groups(authority: InProcessAuthority, *numbers: int) -> None:
 
 
 async def verified(url: str, organization: Organization) -> Report:
-    """Log, receipts and state verified; the report has no findings."""
+    """Log, receipts, state and keys verified; the report has no findings."""
     report = Report()
     connection = await connect(url, name="verify")
     try:
         await LogVerifier(connection, organization.organization_id, report).verify()
         await verify_receipts(connection, organization.organization_id, report)
         await verify_state(connection, organization.organization_id, report)
+        await verify_keys(connection, organization.organization_id, report)
     finally:
         await connection.close()
     assert report.ok, report.findings

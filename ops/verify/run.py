@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ops.embedded.directory import StackDirectory
 from ops.verify.finding import Report
+from ops.verify.verify_keys import verify_keys
 from ops.verify.verify_log import LogVerifier
 from ops.verify.verify_projections import verify_projections
 from ops.verify.verify_receipts import verify_receipts
@@ -14,7 +15,7 @@ from ops.verify.verify_stream import verify_streams
 from services.process.broker import connect as connect_broker
 from services.process.database import Timeouts, connect
 
-checks = ("log", "receipts", "state", "stream", "projections")
+checks = ("log", "receipts", "state", "keys", "stream", "projections")
 """The checks in the order in which they run."""
 
 
@@ -51,6 +52,8 @@ async def verify_all(
         await verify_receipts(connection, organization_id, report)
         progress("state")
         await verify_state(connection, organization_id, report)
+        progress("keys")
+        await verify_keys(connection, organization_id, report)
         if nats_url is not None:
             progress("stream")
             broker = await connect_broker(nats_url, name="weavehold-verify", token=nats_token)

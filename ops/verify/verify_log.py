@@ -13,8 +13,10 @@ from contracts.chain import ChainHash, SigningHash, chain_next, chain_start
 from contracts.event import Event
 from contracts.identifiers import organization_shard
 from contracts.signature import base64url_bytes, verify_ed25519
-from contracts.timestamps import format_timestamp
+from contracts.timestamps import format_timestamp, instant
+from contracts.verification import RegisteredKey
 from ops.verify.finding import Finding, Report
+from services.authority.key_book import registered_key
 from services.process.statements import load
 
 page_rows_max: Final = 1_000
@@ -36,12 +38,12 @@ class LogVerifier:
         self._organization_id = organization_id
         self._report = report
         self._heads: dict[str, tuple[int, ChainHash]] = {}
-        self._keys: dict[str, tuple[str, bytes]] = {}
+        self._keys: dict[str, RegisteredKey] = {}
 
     async def verify(self) -> None:
         """Verify all shards."""
-        keys = await (await self._connection.execute(sql.read_keys, self._asked)).fetchall()
-        self._keys = {key_id: (principal, public_key) for key_id, principal, public_key in keys}
+        keys = await (await self._connection.execute(sql.read_keys, self._asked, binary=True)).fetchall()
+        self._keys = {row[0]: registered_key(row) for row in keys}
         for (shard_id,) in await (await self._connection.execute(sql.read_shards, self._asked)).fetchall():
             expected = 1
             receipted = await self._receipted(shard_id)
@@ -118,14 +120,25 @@ class LogVerifier:
         return event
 
     def _signature(self, event: Event, unsigned: bytes, row: tuple[Any, ...]) -> None:
+        """Signed by a key of the accepting service that was valid at the Event's time."""
         self._report.count("signature")
-        principal, public_key = self._keys.get(event.signature.key_id, ("", b""))
+        key = self._keys.get(event.signature.key_id)
         value = base64url_bytes(event.signature.value)
-        if principal != event.accepted_by.id:
+        if key is None or key.principal != event.accepted_by:
             self._find("signature", row, f"key {event.signature.key_id} is not {event.accepted_by.id}'s")
-        elif value is None or not verify_ed25519(public_key, unsigned, value):
+        elif value is None or not verify_ed25519(key.public_key, unsigned, value):
             self._find("signature", row, "the signature does not verify")
+        elif not _was_valid(key, event.occurred_at):
+            self._find("signature", row, f"key {key.key_id} was not valid at {event.occurred_at}")
 
     def _find(self, check: str, row: tuple[Any, ...], message: str) -> None:
         where = {"group_id": row[2] or None, "sequence": row[3], "position": row[0]}
         self._report.add(Finding(check=check, message=message, **where))
+
+
+def _was_valid(key: RegisteredKey, moment: str) -> bool:
+    """Whether a key covers a moment; a damaged boundary covers none."""
+    try:
+        return key.covers(instant(moment))
+    except ValueError:
+        return False

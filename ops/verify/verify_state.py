@@ -12,7 +12,6 @@ from contracts.entities import combined_digest, entity_bytes, entity_digest
 from contracts.event import Event, agent_card_registered, session_opened
 from contracts.group_state import FoldFault, GroupState, evolve, facts_of
 from contracts.identifiers import organization_shard
-from contracts.signature import base64url_bytes
 from ops.verify.finding import Finding, Report
 from ops.verify.verify_log import page_rows_max, sql
 
@@ -116,26 +115,8 @@ async def _verify_organization(connection: AsyncConnection[Any], organization_id
         return
     cursor = await connection.execute(sql.read_agents, {"organization_id": organization_id}, binary=True)
     stored = {row[0]: (row[1], row[2], row[3]) async for row in cursor}
-    await _verify_card_keys(connection, organization_id, folded, report)
     for agent_id in sorted(stored.keys() | folded.keys()):
         report.count("state")
         if stored.get(agent_id) != folded.get(agent_id):
             message = f"Agent {agent_id} differs from the fold of the Organization's Events"
             report.add(Finding(check="state", message=message, shard_id=organization_shard))
-
-
-async def _verify_card_keys(
-    connection: AsyncConnection[Any],
-    organization_id: str,
-    folded: dict[str, tuple[int, int, bytes]],
-    report: Report,
-) -> None:
-    """The keys that the cards name against the registry, so that a swapped public key is found."""
-    cursor = await connection.execute(sql.read_keys, {"organization_id": organization_id}, binary=True)
-    registered = {key_id: (principal, public_key) for key_id, principal, public_key in await cursor.fetchall()}
-    for agent_id, (_, _, card) in folded.items():
-        for key in msgspec.json.decode(card)["publicKeys"]:
-            report.count("keys")
-            if registered.get(key["keyId"]) != (agent_id, base64url_bytes(key["publicKey"])):
-                message = f"key {key['keyId']} is not registered as the card of {agent_id} says"
-                report.add(Finding(check="keys", message=message, shard_id=organization_shard))

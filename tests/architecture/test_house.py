@@ -26,6 +26,7 @@ transaction_files = {
     "projections/settle_fork.py": "recording a fork with the reset of its Group",
     "projections/store/sqlite.py": "the store that it runs on",
     "ops/init.py": "creating an Organization",
+    "ops/verify/verify_keys.py": "the registry and its history as of one moment",
 }
 opens_transaction = re.compile(
     r"""\.transaction\(|\.(?:commit|rollback)\(\)|["'](?:BEGIN|COMMIT|ROLLBACK)\b""",

@@ -75,7 +75,7 @@ async def test_an_untouched_history_agrees(database_url: str, history: Organizat
         "receipts": 11,
         "admissions": 11,
         "state": 3,
-        "keys": 1,
+        "keys": 5,
         "cursors": 2,
         "projections": 2,
     }

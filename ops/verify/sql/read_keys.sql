@@ -1,1 +1,4 @@
-SELECT key_id, principal_id, public_key FROM signing_key WHERE organization_id = %(organization_id)s
+-- Every key with its boundaries as they stand.
+SELECT key_id, principal_type, principal_id, public_key, valid_from, valid_until, revoked_at
+FROM registered_key
+WHERE organization_id = %(organization_id)s
