@@ -224,7 +224,7 @@ def _propose(document: Admissible, context: TrustedContext | None) -> ToAppend |
         accepted_at = instant(context.trusted_accepted_at)
     except ValueError as fault:
         return Refused(Reason.MALFORMED_TRUSTED_TIME, str(fault))
-    if _anchors_itself(document, context.admission_record_id, accepted_at, context.accepted_by):
+    if _anchors_itself(document, context.admission_record_id, context.accepted_by):
         return Refused(Reason.EVENT_SELF_ANCHORING, "the trusted context repeats what the Event says of itself")
     if not _covers(document.key, accepted_at):
         return _outside(document.key, context.trusted_accepted_at)
@@ -254,7 +254,7 @@ def _judge_record(document: Admissible, entry: Found | Committed | Existing) -> 
         accepted_at = instant(record.trusted_accepted_at)
     except ValueError as fault:  # ValidationError is one
         return Refused(Reason.RECORD_SCHEMA_INVALID, str(fault))
-    if _anchors_itself(document, record.admission_record_id, accepted_at, record.accepted_by):
+    if _anchors_itself(document, record.admission_record_id, record.accepted_by):
         return Refused(Reason.EVENT_SELF_ANCHORING, "the record repeats what the Event says of itself")
     if differing := _differing_bindings(document, record):
         return Refused(Reason.RECORD_BINDING_MISMATCH, f"the record is of another {', '.join(differing)}")
@@ -282,13 +282,13 @@ def _is_the_event(document: Admissible, record: Any) -> bool:
     return document.event is not None and isinstance(record, dict) and record.get("eventId") == document.event.event_id
 
 
-def _anchors_itself(document: Admissible, record_id: str, accepted_at: Instant, accepted_by: Actor) -> bool:
-    """Whether all that vouches for an Event's acceptance is the Event's own word, under its ID or as a copy of it."""
+def _anchors_itself(document: Admissible, record_id: str, accepted_by: Actor) -> bool:
+    """Whether an Event's acceptance is vouched for by nobody but the Event: under its ID, or by who signed it.
+
+    The service that accepted an Event says so in the Event already; its word a second time proves nothing more.
+    """
     event = document.event
-    if event is None:
-        return False
-    own_word = accepted_by == event.accepted_by and accepted_at == instant(event.occurred_at)
-    return own_word or record_id == event.event_id
+    return event is not None and (accepted_by == event.accepted_by or record_id == event.event_id)
 
 
 def _covers(key: RegisteredKey, moment: Instant) -> bool:
