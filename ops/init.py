@@ -1,7 +1,7 @@
 """`weavehold init`: one Organization with its shards, its first incarnation, and its first keys (RULE-29).
 
-The key files are written first and the database rows in one transaction after them. A crash in between leaves key
-files that the next run takes up; a crash after the commit leaves everything done. Running it again changes nothing.
+The key files are written first, the database rows in one transaction after them, and the trust anchors last. A crash in
+between leaves what the next run takes up. Running it again changes nothing.
 """
 
 import os
@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Final
 
 from contracts.documents.common import Actor, ActorType
-from contracts.signature import SigningKey
+from contracts.key_registry import KeyBinding, RegistryEvidence
+from contracts.signature import SigningKey, algorithm, base64url_text
 from ops.command_fault import CommandFault, UsageFault
+from services.feed.trust_anchors import AnchorsFault, TrustAnchors, anchors_file_name, load_anchors
 from services.process.database import Connection
 from services.process.statements import load
 
@@ -88,10 +90,14 @@ def key_file(keys_directory: Path, name: str) -> Path:
 def write_key_file(path: Path, key: SigningKey) -> None:
     """Write a private key with mode 0600, whole or not at all, durable on return. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    _write_durably(path, key.key_file(), mode=0o600)
+
+
+def _write_durably(path: Path, content: bytes, *, mode: int) -> None:
     temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     with os.fdopen(descriptor, "wb") as file:
-        file.write(key.key_file())
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
@@ -144,8 +150,10 @@ async def initialize(
         for key in keys:
             await _ensure_key(connection, identifier, key, created)
         row = await (await connection.execute(sql.current_incarnation, {"organization_id": identifier})).fetchone()
+        anchor = await _anchor(connection, identifier, keys.authority)
     if row is None:
         raise InitializationFault(f"the Organization {identifier} has no incarnation. Restore the database")
+    _ensure_anchors(keys_directory / anchors_file_name, anchor, created)
     return Organization(
         organization_id=identifier,
         name=name,
@@ -198,3 +206,31 @@ async def _ensure_key(connection: Connection, identifier: str, key: SigningKey, 
     row = await (await connection.execute(sql.find_key, facts)).fetchone()
     if row is None or (row[0], row[1], bytes(row[2])) != (key.principal.type.value, key.principal.id, key.public_key):
         raise InitializationFault(f"the key {key.key_id} is registered for another Principal or with other bytes")
+
+
+async def _anchor(connection: Connection, identifier: str, key: SigningKey) -> RegistryEvidence:
+    """The authority's key as it is registered, for whoever must recognise the authority."""
+    facts = {"organization_id": identifier, "key_id": key.key_id}
+    [(_, _, public_key, valid_from)] = await (await connection.execute(load(__package__).find_key, facts)).fetchall()
+    binding = KeyBinding(
+        key_id=key.key_id,
+        principal=key.principal,
+        algorithm=algorithm,
+        public_key=base64url_text(bytes(public_key)),
+        valid_from=valid_from,
+        validity_history=(),
+    )
+    return RegistryEvidence(organization_id=identifier, bindings=(binding,))
+
+
+def _ensure_anchors(path: Path, anchor: RegistryEvidence, created: list[str]) -> None:
+    """Pin the authority's key for those who read its Events; what is pinned already stays."""
+    try:
+        pinned = load_anchors(path)
+    except FileNotFoundError:
+        pinned = TrustAnchors(anchors=())
+    except AnchorsFault as fault:
+        raise InitializationFault(f"the trust anchors {fault}. Restore the file or move it away") from fault
+    if pinned.of(anchor.organization_id) is None:
+        _write_durably(path, TrustAnchors(anchors=(*pinned.anchors, anchor)).file(), mode=0o644)
+        created.append(f"trust anchors of {anchor.organization_id} in {path}")

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from contracts.chain import decision_extension, history_extension
 from contracts.cursor import Cursor
@@ -26,6 +27,7 @@ from projections.advance_cursor import advance_cursor
 from projections.arrival import Arrival, LoggedEvent
 from projections.consumer import Consumer, Statement
 from projections.group_run import ApplyRules, GroupRun, Question
+from projections.proof import SignatureProof
 from projections.store import (
     AppliedEvent,
     ProjectionStore,
@@ -52,11 +54,20 @@ no_note: Final = DeliveryNote()
 
 
 class Unproven(Struct, frozen=True):
-    """Events of a Group that were not applied because their newest signature proves nothing."""
+    """Events of a Group that were not applied because their newest signature proves nothing, perhaps only `for_now`."""
 
     group_id: str
     reaches: GroupSequence
     reason: str
+    for_now: bool = False
+
+
+class KeysUnknown(Exception):
+    """Nothing was applied: these keys have to be learned first."""
+
+    def __init__(self, key_ids: frozenset[str]) -> None:
+        super().__init__(f"not known: {', '.join(sorted(key_ids))}")
+        self.key_ids = key_ids
 
 
 class Applied(Struct):
@@ -93,14 +104,16 @@ async def apply_events(
 
     Applies what continues a Group's Cursor, and reports the rest: nothing is applied across a gap, beyond a fork or a
     stop, or without proof. `note` is kept in the same transaction. An Event whose rows the store refuses is
-    isolated by halving the batch, and its Group stops there. Raises `store.CursorMoved` and the store's own errors;
-    nothing of the transaction has happened then.
+    isolated by halving the batch, and its Group stops there. Raises `store.CursorMoved`, KeysUnknown for rules that ask
+    first, and the store's own errors; nothing of the transaction has happened then.
     """
     try:
         return await store.transaction(lambda transaction: _apply(transaction, store, arrivals, rules, note))
     except StatementRefused as fault:
         if len(arrivals) == 1:
             return await _stop_at(store, arrivals[0], str(fault), note)
+    # A key may age meanwhile: with half of the batch committed it is too late to ask.
+    rules = replace(rules, asks_first=False)
     middle = len(arrivals) // 2
     applied = await apply_events(store, arrivals[:middle], rules)
     applied.add(await apply_events(store, arrivals[middle:], rules, note))
@@ -134,6 +147,8 @@ def _apply(
             run = GroupRun(group_id, transaction.cursor(group_id), visible_after, group_id in stopped)
             runs[group_id] = run
         run.meet(transaction, arrival, store.organization_id)
+    if rules.asks_first and rules.proof is not None:
+        _check_keys(rules.proof, runs.values())
     applied = Applied()
     for run in runs.values():
         _apply_run(transaction, store.consumer, run, rules, applied)
@@ -143,14 +158,21 @@ def _apply(
     return applied
 
 
+def _check_keys(proof: SignatureProof, runs: Iterable[GroupRun]) -> None:
+    """Raises KeysUnknown when a run's newest signature is by a key that has to be learned."""
+    unknown = {proof.unknown_key(run.next[-1]) for run in runs if run.next} - {None}
+    if unknown:
+        raise KeysUnknown(frozenset(key_id for key_id in unknown if key_id is not None))
+
+
 def _apply_run(
     transaction: Transaction, consumer: Consumer, run: GroupRun, rules: ApplyRules, applied: Applied
 ) -> None:
     """Rows, intents and Cursor of one Group."""
-    fault = rules.proof.fault_of(run.next[-1]) if rules.proof and run.next else None
-    if fault is not None:
+    doubt = rules.proof.fault_of(run.next[-1]) if rules.proof and run.next else None
+    if doubt is not None:
         run.drop_next()
-        applied.unproven.append(Unproven(run.group_id, run.reaches, fault))
+        applied.unproven.append(Unproven(run.group_id, run.reaches, doubt.reason, doubt.for_now))
     statements, intents, stop = _evolve(consumer, run.next, rules.keep_intents)
     if stop is not None:
         run.cut_next(stop.sequence)

@@ -17,12 +17,14 @@ class ApplyRules(Struct, frozen=True):
     """What applying needs to know beside Events and store.
 
     `visible_after` gives, for a late member, the sequence that its history begins after (RULE-23); 0 where absent.
-    Without `proof` Events are trusted as the source or broker gave them. `keep_intents` is off in a rebuild.
+    Without `proof` Events are trusted as the source or broker gave them. `keep_intents` is off in a rebuild. With
+    `asks_first` nothing is applied while a key by which a run is judged has to be learned.
     """
 
     visible_after: Mapping[str, GroupSequence] = MappingProxyType({})
     proof: SignatureProof | None = None
     keep_intents: bool = True
+    asks_first: bool = False
 
 
 class Question(Struct, frozen=True):

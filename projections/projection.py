@@ -3,10 +3,11 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from contracts.cursor import Cursor
 from contracts.identifiers import GroupSequence
-from projections.apply_event import Applied, DeliveryNote, apply_events, no_note
+from projections.apply_event import Applied, DeliveryNote, KeysUnknown, apply_events, no_note
 from projections.arrival import Arrival
 from projections.gap_buffer import GapBuffer
 from projections.group_run import ApplyRules
@@ -71,8 +72,19 @@ class Projection:
     async def apply(
         self, arrivals: Sequence[Arrival], note: DeliveryNote = no_note, *, keep_intents: bool = True
     ) -> Applied:
-        """Apply Events in one transaction and count what became of them."""
-        rules = ApplyRules(self.visible_after, self.proof, keep_intents)
+        """Apply Events in one transaction and count what became of them.
+
+        Keys that are not known yet are asked for first; Events whose keys remain unknown are not proven for now.
+        """
+        rules = ApplyRules(self.visible_after, self.proof, keep_intents, asks_first=True)
+        try:
+            return await self._apply(arrivals, rules, note)
+        except KeysUnknown as unknown:
+            if self.proof is not None:
+                await self.proof.learn(unknown.key_ids)
+        return await self._apply(arrivals, replace(rules, asks_first=False), note)
+
+    async def _apply(self, arrivals: Sequence[Arrival], rules: ApplyRules, note: DeliveryNote) -> Applied:
         applied = await apply_events(self.store, arrivals, rules, note)
         self.progress.applied += applied.applied
         self.progress.duplicates += applied.duplicates

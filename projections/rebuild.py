@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from contracts.identifiers import GroupSequence
 from projections.fill_gap import read_batches
-from projections.history import HistoryBroken, HistorySource
+from projections.history import HistoryBroken, HistorySource, HistoryUnavailable
 from projections.projection import Projection
 
 
@@ -33,6 +33,8 @@ async def rebuild(projection: Projection, source: HistorySource, group_ids: Iter
                 break
             applied = await projection.apply(batch.arrivals, keep_intents=False)
             rebuilt.events += applied.applied
+            if any(unproven.for_now for unproven in applied.unproven):
+                raise HistoryUnavailable(f"{group_id} is not proven: {applied.unproven}")
             if applied.applied < len(batch.arrivals):
                 raise HistoryBroken(
                     f"{group_id} does not rebuild beyond {applied.cursors}: questions {applied.questions}, "

@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from projections.fill_gap import fill_gap
 from projections.group_run import Question
-from projections.history import HistoryBroken, HistorySource
+from projections.history import HistoryBroken, HistorySource, HistoryUnavailable
 from projections.projection import Projection
 from projections.settle_fork import settle_fork
 from projections.store import Fork
@@ -42,8 +42,9 @@ async def repair_group(
             projection.buffer.discard(group_id)
         filled = await fill_gap(projection, source, group_id, keep_intents=not repaired.forks)
         repaired.events += filled.events
-        if filled.unproven is not None:
-            raise HistoryBroken(f"the source's history of {group_id} is not proven: {filled.unproven.reason}")
+        if (unproven := filled.unproven) is not None:
+            fault = HistoryUnavailable if unproven.for_now else HistoryBroken
+            raise fault(f"the source's history of {group_id} is not proven: {unproven.reason}")
         question = filled.question
         if question is None:
             return repaired

@@ -218,7 +218,8 @@ class ConsumerRun:
         for question in applied.questions:
             self._repairs.ask(projection, question)
         for unproven in applied.unproven:
-            _log.error("events_unproven", consumer=projection.name, group_id=unproven.group_id, reason=unproven.reason)
+            report = _log.warning if unproven.for_now else _log.error
+            report("events_unproven", consumer=projection.name, group_id=unproven.group_id, reason=unproven.reason)
             self._repairs.reach(projection, unproven.group_id, unproven.reaches)
         for stop in applied.stops:
             _log.error("group_stopped", consumer=projection.name, group_id=stop.group_id, reason=stop.reason)

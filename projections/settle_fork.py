@@ -13,7 +13,7 @@ from contracts.chain import ChainHash
 from contracts.cursor import Cursor
 from contracts.identifiers import GroupSequence
 from projections.fill_gap import read_page
-from projections.history import HistoryBroken, HistoryRefused, HistorySource, place_of
+from projections.history import HistoryBroken, HistoryRefused, HistorySource, HistoryUnavailable, place_of
 from projections.projection import Projection
 from projections.store import AppliedEvent, CursorMoved, Fork, Transaction
 
@@ -63,9 +63,9 @@ async def _continues(projection: Projection, source: HistorySource, cursor: Curs
     following = read_page(page, cursor.group_id, cursor.sequence)
     if not following:
         raise HistoryBroken(f"{cursor.group_id} ends at {found.sequence}, yet nothing follows {cursor.sequence}")
-    fault = projection.proof.fault_of(following[0]) if projection.proof else None
-    if fault is not None:
-        raise HistoryBroken(fault)
+    doubt = await projection.proof.examine(following[0]) if projection.proof else None
+    if doubt is not None:
+        raise HistoryUnavailable(doubt.reason) if doubt.for_now else HistoryBroken(doubt.reason)
     return following[0].mark.previous_hash == cursor.chain_hash
 
 

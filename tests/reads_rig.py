@@ -199,7 +199,14 @@ async def serving(
     try:
         opener = (lane or SessionLane(organization)).open
         served = await serve(
-            nc, pool, organization.id, keys, freshness=Freshness(), open_session=opener, metrics=metrics
+            nc,
+            pool,
+            organization.id,
+            keys,
+            freshness=Freshness(),
+            signing_key=lambda: organization.organization.keys.authority,
+            open_session=opener,
+            metrics=metrics,
         )
         await nc.flush()
         yield Authority(nc, pool, keys, served)

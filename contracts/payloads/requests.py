@@ -7,24 +7,31 @@ its first read: `groupId` of the envelope may be any identifier and `membershipE
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
 from contracts.bounds import replay_page_bytes_max, replay_page_events_max
-from contracts.documents.common import Document
+from contracts.documents.common import Document, Signature
 from contracts.identifiers import Identifier, PositiveInteger, SafeInteger
+from contracts.key_registry import KeyBinding
+from contracts.timestamps import Timestamp
 
 replay_request: Final = "ext.weavehold.request.replay"
 acknowledge_request: Final = "ext.weavehold.request.acknowledge"
 heads_request: Final = "ext.weavehold.request.heads"
 memberships_request: Final = "ext.weavehold.request.memberships"
+keys_request: Final = "ext.weavehold.request.keys"
 
 heads_groups_max: Final = 256
 """Groups of which one request asks the heads."""
 memberships_page_max: Final = 400
 """Memberships in one reply."""
+keys_asked_max: Final = 100
+"""Keys of which one request asks the bindings."""
+keys_reply_bytes_max: Final = 1024 * 1024
+"""Bytes of a reply about keys."""
 shard_number_max: Final = 1_024
 """The highest shard number that a deployment may have."""
 
@@ -78,7 +85,13 @@ class Memberships(Document, frozen=True, kw_only=True):
     after_group_id: Identifier | UnsetType = UNSET
 
 
-ReadPayload = GroupReplay | ShardReplay | Acknowledge | Heads | Memberships
+class Keys(Document, frozen=True, kw_only=True):
+    """Some keys of the Organization's registry; those that it does not have are left out of the answer."""
+
+    key_ids: Annotated[tuple[Identifier, ...], Meta(min_length=1, max_length=keys_asked_max)]
+
+
+ReadPayload = GroupReplay | ShardReplay | Acknowledge | Heads | Memberships | Keys
 
 
 def read_payload(kind: str, payload: Mapping[str, Any]) -> ReadPayload:
@@ -100,6 +113,7 @@ _SHAPES: Final[dict[str, type[ReadPayload]]] = {
     acknowledge_request: Acknowledge,
     heads_request: Heads,
     memberships_request: Memberships,
+    keys_request: Keys,
 }
 
 
@@ -195,3 +209,26 @@ class MembershipList(_Answer, frozen=True, kw_only=True):
     memberships: tuple[HeldMembership, ...]
     deliveries: tuple[Delivery, ...]
     next: Identifier | None
+
+
+class KeyEvidence(Document, frozen=True, kw_only=True):
+    """Registry evidence of some keys: `contracts.key_registry.RegistryEvidence` that may be empty."""
+
+    organization_id: Identifier
+    bindings: Annotated[tuple[KeyBinding, ...], Meta(max_length=keys_asked_max)]
+
+
+class KeyList(_Answer, frozen=True, kw_only=True):
+    """The asked keys as the registry has them at `answered_at`, signed by the authority (TRU-2).
+
+    The signature covers the RFC 8785 bytes of the whole answer without it; `action_id` is the request's, so an answer
+    cannot be given again. `bound_by` are the Events of the registry's history that bound asked keys: by them whoever
+    trusts an earlier key of the authority comes to trust a later one, of which it has not heard.
+    """
+
+    kind: Literal["ext.weavehold.answer.keys"]
+    action_id: Identifier
+    answered_at: Timestamp
+    registry: KeyEvidence
+    bound_by: Annotated[tuple[dict[str, Any], ...], Meta(max_length=keys_asked_max)]
+    signature: Signature

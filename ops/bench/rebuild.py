@@ -33,7 +33,7 @@ from projections.consumer import Consumer, Value
 from projections.fill_gap import replay_batch_events
 from projections.mission_board.consumer import MissionBoard
 from projections.projection import Projection
-from projections.proof import SignatureProof
+from projections.proof import KnownKeys, SignatureProof
 from projections.rebuild import rebuild
 from projections.store import remembered_pairs_max
 from projections.store.sqlite import SqliteStore
@@ -129,7 +129,7 @@ async def compare(group_count: int, event_count: int) -> Measurement:
     """Compare on `group_count` histories of `event_count` Events each."""
     key = SigningKey.generate(Actor(type=ActorType.SERVICE, id="urn:weavehold:service:authority"))
     histories = [sign_history(f"urn:weavehold:bench:group:{number}", event_count, key) for number in range(group_count)]
-    source, proof = PagedHistory(histories), SignatureProof(OneKey(key))
+    source, proof = PagedHistory(histories), SignatureProof(KnownKeys(OneKey(key)))
     consumer = MissionBoard()
     batches = _batches(consumer, histories)
     events = group_count * event_count

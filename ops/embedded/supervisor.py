@@ -28,6 +28,7 @@ from ops.embedded.processes import wait_until
 from ops.embedded.unit import ServerUnit, ServiceSpec, ServiceUnit, Unit, to_the_end
 from ops.init import Organization, initialize
 from ops.migrate import migrate
+from services.feed.trust_anchors import anchors_file_name, anchors_variable
 from services.process.database import connect
 from services.process.logs import get_log
 from services.process.settings import Environment
@@ -158,6 +159,7 @@ class Supervisor:
             "WEAVEHOLD_NATS_URL": self.nats_url,
             "WEAVEHOLD_ORGANIZATION": self.organization.organization_id,
             "WEAVEHOLD_KEYS_DIR": str(self.directory.keys),
+            anchors_variable: str(self.directory.keys / anchors_file_name),
             "WEAVEHOLD_PROJECTIONS_DIR": str(self.directory.projections),
         }
         if self.nats_token is not None:

@@ -185,7 +185,7 @@ class Client:
 
     async def _ask[T](
         self, subject: str, kind: str, payload: Document, read: Callable[[bytes], T | Refusal]
-    ) -> T | Refusal:
+    ) -> Answered[T] | Refusal:
         """One signed read. The envelope's Group and Membership Epoch are not compared for reads."""
         services = self.key.principal.type is ActorType.SERVICE
         intent = Intent(kind=kind, payload=payload, group_id=None if services else self.organization_id)
@@ -196,7 +196,7 @@ class Client:
         answer = await exchange(self._link, subject, self.sign(intent), read, policy=self._policy, rebuild=rebuild)
         if isinstance(answer, Unresolved):
             raise Unavailable(f"{kind}: {answer.last_problem} after {answer.attempts} attempts")
-        return answer.value if isinstance(answer, Answered) else answer.refusal
+        return answer if isinstance(answer, Answered) else answer.refusal
 
 
 def _attempts_before(name_attempt: NameAttempt, action_id: str) -> int:

@@ -1,17 +1,18 @@
-"""Signed reads: pages of history, heads, the actor's Memberships, and the report of a durable Cursor (RULE-30).
+"""Signed reads: pages of history, heads, Memberships, keys, and the report of a durable Cursor (RULE-30).
 
 A read is a Command envelope that is verified and never recorded (`contracts.payloads.requests`). Events come with the
 bytes that were signed; whoever applies them checks the chain. A refusal is a value; an outage that outlasts the
 bounds of the call is an exception, since the caller learns nothing from it.
 """
 
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final, Protocol
 
 from msgspec import Struct
 
 from contracts import subjects
 from contracts.bounds import replay_page_events_max
+from contracts.canonical import ParseFault, parse_strict
 from contracts.cursor import Cursor
 from contracts.documents.common import Document
 from contracts.payloads.requests import (
@@ -24,6 +25,8 @@ from contracts.payloads.requests import (
     HeadList,
     Heads,
     HeldMembership,
+    KeyList,
+    Keys,
     MembershipList,
     Memberships,
     ShardPage,
@@ -31,10 +34,12 @@ from contracts.payloads.requests import (
     acknowledge_request,
     heads_groups_max,
     heads_request,
+    keys_reply_bytes_max,
+    keys_request,
     memberships_request,
     replay_request,
 )
-from services.agent.send_command import Refusal, ReplyFault, read_reply
+from services.agent.send_command import Answered, Refusal, ReplyFault, read_reply
 
 membership_pages_max: Final = 1_000
 """Pages of one actor's Memberships."""
@@ -49,8 +54,8 @@ class Ask(Protocol):
 
     async def __call__[T](
         self, subject: str, kind: str, payload: Document, read: Callable[[bytes], T | Refusal]
-    ) -> T | Refusal:
-        """The decoded reply. Raises Unavailable."""
+    ) -> Answered[T] | Refusal:
+        """The decoded reply, with the request that got it. Raises Unavailable."""
         ...
 
 
@@ -64,6 +69,16 @@ class Standing(Struct, frozen=True, kw_only=True):
     shard_count: int
     memberships: tuple[HeldMembership, ...]
     deliveries: tuple[Delivery, ...]
+
+
+class AnsweredKeys(Struct, frozen=True, kw_only=True):
+    """An answer about keys as it came: of the shape of a `KeyList`, its signature not verified.
+
+    `document` is its JSON as `parse_strict` gives it, `action_id` that of the request.
+    """
+
+    document: dict[str, Any]
+    action_id: str
 
 
 class HistoryReader:
@@ -135,5 +150,26 @@ class HistoryReader:
         )
         return kept if isinstance(kept, Refusal) else kept.acknowledged
 
+    async def keys(self, key_ids: Collection[str]) -> AnsweredKeys | Refusal:
+        """What the registry holds of these keys, at most `keys_asked_max`. Whoever believes it verifies it first."""
+        subject, asked = subjects.query(self._organization_id), Keys(key_ids=tuple(key_ids))
+        answered = await self._ask(subject, keys_request, asked, _read_keys)
+        if isinstance(answered, Refusal):
+            return answered
+        return AnsweredKeys(document=answered.value, action_id=answered.command.action_id)
+
     async def _read[T: Struct](self, subject: str, kind: str, payload: Document, shape: type[T]) -> T | Refusal:
-        return await self._ask(subject, kind, payload, lambda raw: read_reply(raw, shape))
+        answered = await self._ask(subject, kind, payload, lambda raw: read_reply(raw, shape))
+        return answered if isinstance(answered, Refusal) else answered.value
+
+
+def _read_keys(raw: bytes) -> dict[str, Any] | Refusal:
+    """The JSON of a `KeyList` with nothing lost or repaired, as a signature needs it. Raises ReplyFault."""
+    reply = read_reply(raw, KeyList)
+    if isinstance(reply, Refusal):
+        return reply
+    try:
+        document: dict[str, Any] = parse_strict(raw, keys_reply_bytes_max)
+    except ParseFault as fault:
+        raise ReplyFault(f"the reply about keys cannot be read: {fault}") from fault
+    return document

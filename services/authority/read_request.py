@@ -131,8 +131,8 @@ async def _believe(
     asked = {"organization_id": trust.organization_id, "key_id": verified.key_id, "actor_id": command.actor.id}
     row = await (await connection.execute(sql.read_request_facts, asked, binary=True)).fetchone()
     assert row is not None  # noqa: S101 - the statement always gives one row
-    now, session_epoch, *key = row
-    if (fault := _key_fault(key, now)) is not None:
+    now, judged_at, session_epoch, *key = row
+    if (fault := _key_fault(key, judged_at)) is not None:
         stage = Stage.KEY_RESOLUTION.value
     elif (fault := trust.freshness.around(now).fault(command.issued_at)) is not None:
         stage = "freshness"
@@ -150,11 +150,11 @@ async def _believe(
     return reject(Code.AUTH_INVALID_SIGNATURE, "signed document rejected")
 
 
-def _key_fault(row: list[Any], now: datetime) -> str | None:
+def _key_fault(row: list[Any], judged_at: datetime) -> str | None:
     if row[0] is None:
         return "the key is no longer registered"
     key = registered_key(row)
-    if not key.covers(instant(format_timestamp(now))):
+    if not key.covers(instant(format_timestamp(judged_at))):
         return f"key {key.key_id} is not valid at the time of reading"
     return None
 

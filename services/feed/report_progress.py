@@ -14,11 +14,13 @@ class ProgressReport:
         self._applied = metrics.counter("events_applied", "Events applied to the projection")
         self._duplicates = metrics.counter("duplicates_dropped", "Events that were applied already")
         self._gaps = metrics.counter("gaps_filled", "Holes closed from the replay service")
+        self._unproven = metrics.counter("events_unproven", "Runs of Events that were not applied for want of proof")
 
     def note(self, applied: Applied) -> None:
         """Count what one transaction did, and the repairs before it."""
         self._applied.add(applied.applied)
         self._duplicates.add(applied.duplicates)
+        self._unproven.add(len(applied.unproven))
         repaired = self._projection.progress.gaps_filled
         self._gaps.add(repaired - self._gaps_reported)
         self._gaps_reported = repaired

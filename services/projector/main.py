@@ -14,6 +14,7 @@ from contracts.signature import SigningKey
 from projections.apply_event import Applied
 from projections.mission_board.consumer import MissionBoard
 from projections.projection import Projection
+from projections.proof import SignatureProof
 from projections.run_consumer import ConsumerRun
 from projections.store.sqlite import SqliteStore
 from services.agent.connect import Client
@@ -21,6 +22,8 @@ from services.agent.keyring import KeyFault, load_key
 from services.agent.send_command import RetryPolicy
 from services.feed.report_progress import ProgressReport
 from services.feed.signed_history import SignedHistory
+from services.feed.trust_anchors import read_anchors
+from services.feed.trusted_keys import TrustedKeys
 from services.process import broker
 from services.process.health import READY, Finding, Heartbeat
 from services.process.run import ServiceProcess, run_service
@@ -36,11 +39,11 @@ silence_seconds_max: Final = 30.0
 class Projector:
     """A projection at work until the process is asked to stop."""
 
-    def __init__(self, process: ServiceProcess, client: Client, store: SqliteStore) -> None:
-        """`client` acts as a service; `store` is this process's own."""
+    def __init__(self, process: ServiceProcess, client: Client, store: SqliteStore, keys: TrustedKeys) -> None:
+        """`client` acts as a service; `store` is this process's own; Events are judged by `keys`."""
         self._process = process
         self._client = client
-        self._projection = Projection(store, on_applied=self._on_applied)
+        self._projection = Projection(store, SignatureProof(keys), self._on_applied)
         self._report = ProgressReport(process.metrics, self._projection)
         self._delivery: ShardDelivery | None = None
 
@@ -79,6 +82,7 @@ class Projector:
 
 async def _serve(process: ServiceProcess) -> None:
     key = _service_key(process.settings)
+    anchors = read_anchors(process.settings)
     async with AsyncExitStack() as stack:
         store = await _open_store(process.settings)
         stack.push_async_callback(store.close)
@@ -92,7 +96,9 @@ async def _serve(process: ServiceProcess) -> None:
         stack.push_async_callback(connection.close)
         process.health.add_broker(connection)
         client = Client(connection, process.settings.organization_id, key, policy=read_policy)
-        projector = Projector(process, client, store)
+        keys = TrustedKeys(client.history, anchors)
+        await keys.follow(connection)
+        projector = Projector(process, client, store, keys)
         process.health.add("delivery", projector.finding)
         projecting = process.start_loop("project", projector.run, max_silence_seconds=silence_seconds_max)
         await asyncio.wait({projecting})

@@ -21,6 +21,7 @@ from contracts.documents.common import ActorType
 from contracts.rejection import Code
 from projections.apply_event import Applied
 from projections.projection import Projection
+from projections.proof import SignatureProof
 from projections.run_consumer import ConsumerRun
 from projections.store.sqlite import SqliteStore
 from projections.work_queue.consumer import WorkQueue
@@ -30,6 +31,8 @@ from services.agent.open_session import Session
 from services.agent.send_command import RetryPolicy, Unresolved
 from services.feed.report_progress import ProgressReport
 from services.feed.signed_history import SignedHistory
+from services.feed.trust_anchors import read_anchors
+from services.feed.trusted_keys import TrustedKeys
 from services.process import broker
 from services.process.health import Heartbeat
 from services.process.logs import get_log
@@ -70,8 +73,10 @@ class Worker:
         client: Client,
         store: SqliteStore,
         journal: CommandJournal,
+        *,
+        keys: TrustedKeys,
     ) -> None:
-        """`store` holds the work queue of the client's Agent."""
+        """`store` holds the work queue of the client's Agent; its Events are judged by `keys`."""
         outcomes = ("accepted", "unresolved", *(code.value for code in Code))
         counted = process.metrics.counter(
             "worker_commands", "Commands of this Worker", labels={"kind": 16, "outcome": outcomes}
@@ -88,7 +93,7 @@ class Worker:
         self._scheduler = Scheduler()
         self._opened: deque[float] = deque(maxlen=sessions_max)
         self._wake: Callable[[], None] = lambda: None
-        self._projection = Projection(store, on_applied=self._on_applied)
+        self._projection = Projection(store, SignatureProof(keys), self._on_applied)
         self._report = ProgressReport(process.metrics, self._projection)
         self._means = Means(
             client=client,
@@ -181,6 +186,7 @@ async def _serve(process: ServiceProcess) -> None:
         raise SettingsFault(
             "WEAVEHOLD_SIGNING_KEY_FILE", f"is the key of {key.principal.id}, which is no Agent", "Name an Agent's key"
         )
+    anchors = read_anchors(process.settings)
     async with AsyncExitStack() as stack:
         connection = await _connect(process, settings, stack)
         client = Client(connection, process.settings.organization_id, key, reopens_session=False)
@@ -190,7 +196,9 @@ async def _serve(process: ServiceProcess) -> None:
         journal = CommandJournal(settings.database)
         await journal.open()
         stack.push_async_callback(journal.close)
-        worker = Worker(process, settings, client, store, journal)
+        keys = TrustedKeys(client.history, anchors)
+        await keys.follow(connection)
+        worker = Worker(process, settings, client, store, journal, keys=keys)
         working = process.start_loop("work", worker.run, max_silence_seconds=loop_silence_seconds_max)
         await asyncio.wait({working})
 

@@ -18,7 +18,7 @@ from projections.consumer import Statement
 from projections.digest import projection_digests
 from projections.group_run import ApplyRules
 from projections.mission_board.consumer import MissionBoard
-from projections.proof import SignatureProof
+from projections.proof import KnownKeys, SignatureProof
 from projections.store import CursorMoved
 from projections.store.sqlite import SqliteStore
 from tests.builders import BuiltEvent, build_event, signing_key, test_incarnation, test_organization
@@ -250,7 +250,7 @@ def proof() -> SignatureProof:
         public_key=authority_key.public_key,
         valid_from="2026-01-01T00:00:00Z",
     )
-    return SignatureProof(Registry(registered))
+    return SignatureProof(KnownKeys(Registry(registered)))
 
 
 async def test_the_newest_signature_proves_the_batch(store: SqliteStore) -> None:
