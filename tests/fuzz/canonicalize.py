@@ -11,11 +11,14 @@ from typing import Any, Final
 import rfc8785
 
 from contracts.canonical import CanonicalizationFault, ParseFault, canonical_bytes, parse_strict
+from contracts.documents.common import Actor, ActorType
+from contracts.signature import SigningKey, sign_document
 from tests.fuzz.choices import Choices
 from tests.fuzz.drive import fuzz
 
 refused: Final = b"refused"
 limit_bytes: Final = 1 << 20
+signer: Final = SigningKey("urn:x:key", Actor(type=ActorType.SERVICE, id="urn:x:service"), bytes(32))
 
 
 def check(data: bytes) -> None:
@@ -32,6 +35,9 @@ def check(data: bytes) -> None:
     assert _in_order(again) == _in_order(value), "the canonical bytes mean another value"
     assert canonical_bytes(again) == raw, "canonical bytes have other canonical bytes"
     assert canonical_bytes(_turned(value)) == raw, "the order of members matters"
+    if isinstance(value, dict):
+        signed = dict(value)
+        assert sign_document(signed, signer, "") == canonical_bytes(signed), "signing writes other bytes"
     for text in (json.dumps(value), json.dumps(value, ensure_ascii=False, indent=1)):
         spelled = parse_strict(text.encode(), 1 << 22)
         assert canonical_bytes(spelled) == raw, "the spelling matters"
@@ -89,7 +95,8 @@ def seeds() -> Iterator[bytes]:
         b"[0.5,1e21,1e-7,123456789012345680000,1e20,0.000001,5e-324,1.7976931348623157e308,333333333.33333329]",
         b"[1e400]", b'"\\ud800"', b'{"\\udc00":1}', b'{"b":1,"a":{"d":[],"c":{}}}', b'"\\u0000\\u001f\\u007f\\u2028/"',
         '{"\ue000":1,"\U0001f600":2,"z":3}'.encode(), '{"\uffff":1,"\U00010000":0.5}'.encode(), b'{"10":1,"9":2,"":3}',
-        b"9007199254740993", b"-0.0", b"[true,false,null]",
+        b"9007199254740993", b"-0.0", b'{"signature":1,"signaturf":2,"a":0.5}',
+        '{"signature":1,"\ue000":2}'.encode(), b"[true,false,null]",
     )  # fmt: skip
     for first in range(9):
         yield bytes([first]) + bytes(range(1, 60))

@@ -6,11 +6,12 @@ of the sample that are signed again, or changes of the registry.
 """
 
 import copy
+import hashlib
 from collections.abc import Iterator
 from typing import Any, Final
 
 from contracts.bounds import command_bytes_max
-from contracts.canonical import CanonicalizationFault, ParseFault, canonical_bytes, parse_strict
+from contracts.canonical import CanonicalizationFault, ParseFault, canonical_bytes, parse_strict, signing_bytes
 from contracts.document_kinds import DocumentKind
 from contracts.key_registry import KeyRegistry, UntrustedRegistry, read_registry
 from contracts.rejection import Code, reject
@@ -24,24 +25,32 @@ from contracts.verification import (
     verify_document,
     verify_parsed,
 )
+from services.authority.admit import admit_one
+from services.authority.admitted import Admitted, Refused
 from tests.fuzz.choices import Choices
 from tests.fuzz.drive import fuzz
 from tests.fuzz.mutations import edited, spelled
 from tests.fuzz.signed_samples import (
+    commands,
     keys,
     protected_times,
     registry_evidence,
-    sample_bytes,
     samples,
-    signers,
     signing_keys,
 )
 from tests.unit import edwards
 
 kinds: Final = tuple(DocumentKind)
+command: Final = DocumentKind.COMMAND
 ways: Final = 4
 occurred_at: Final = "2026-07-15T00:00:00.000000Z"
 known_keys: Final = {key.public_key for key in signing_keys}
+known: Final = {
+    kind: {signing_bytes(each): each["signature"] for each in (samples[kind], *(commands if kind is command else ()))}
+    for kind in kinds
+}
+"""The bytes that are signed, with their signatures: nothing else may ever verify."""
+known_hashes: Final = {hashlib.sha256(signed).digest() for of_kind in known.values() for signed in of_kind}
 
 
 def check(data: bytes) -> None:
@@ -54,26 +63,33 @@ def check(data: bytes) -> None:
         case 0:
             _nothing_else_verifies(kind, choices.rest())
         case 1:
-            _nothing_else_verifies(kind, spelled(edited(copy.deepcopy(samples[kind]), choices), choices))
+            _nothing_else_verifies(kind, spelled(edited(_sample(kind, choices), choices), choices))
         case 2:
             _signed_again(kind, choices)
         case _:
             _registry(choices)
 
 
+def _sample(kind: DocumentKind, choices: Choices) -> dict[str, Any]:
+    """A validly signed document to change."""
+    return copy.deepcopy(choices.of(commands) if kind is command else samples[kind])
+
+
 def _nothing_else_verifies(kind: DocumentKind, raw: bytes) -> None:
     """What verifies has a sample's canonical bytes and its very signature."""
     outcome = _judged(kind, raw)
     if isinstance(outcome, Verified):
-        assert outcome.canonical == sample_bytes[kind], "other canonical bytes were verified"
-        assert outcome.document["signature"]["value"] == samples[kind]["signature"]["value"], "a second signature"
-        assert outcome.key_id == signers[kind].key_id
+        signature = known[kind].get(outcome.canonical)
+        assert signature is not None, "other canonical bytes were verified"
+        assert outcome.document["signature"] == signature, "a second signature was verified"
 
 
 def _signed_again(kind: DocumentKind, choices: Choices) -> None:
     """What verifies is signed by who the document names, at its protected time, in UTC."""
-    key = choices.of((signers[kind], *signing_keys))
-    document = edited(copy.deepcopy(samples[kind]), choices)
+    sample = _sample(kind, choices)
+    keys_by_id = {key.key_id: key for key in signing_keys}
+    key = choices.of((keys_by_id[sample["signature"]["keyId"]], *signing_keys))
+    document = edited(sample, choices)
     if not isinstance(document, dict):
         return
     created_at = document.get(protected_times[kind])
@@ -126,8 +142,31 @@ def _judged(kind: DocumentKind, raw: bytes) -> Verified | VerificationFailure:
         assert isinstance(outcome, VerificationFailure)
         assert outcome.stage is Stage.PARSE
     else:
-        assert verify_parsed(kind, parsed, keys) == outcome, "the same document was judged differently"
+        assert _told(verify_parsed(kind, parsed, keys)) == _told(outcome), "the same document was judged differently"
+    if kind is command:
+        _admitted(raw, outcome)
     return outcome
+
+
+def _admitted(raw: bytes, outcome: Verified | VerificationFailure) -> None:
+    """Admission lets a Command in that verifies and holds no documents but validly signed ones."""
+    admission = admit_one(raw, keys)
+    if isinstance(admission, Admitted):
+        assert isinstance(outcome, Verified)
+        assert {fact.signing_hash for fact in admission.nested} <= known_hashes, "a forged document was let in"
+        return
+    assert type(admission) is Refused
+    assert decode_refusal(encode_error(admission.rejection, occurred_at)) is not None
+    audited = admission.rejection.code is Code.AUTH_INVALID_SIGNATURE
+    assert (admission.failure is not None) is audited
+
+
+def _told(outcome: Verified | VerificationFailure) -> tuple[Any, ...]:
+    """All that a caller learns."""
+    if isinstance(outcome, VerificationFailure):
+        return outcome.stage, outcome.reason
+    facts = (outcome.kind, outcome.signing_hash, outcome.key_id, outcome.principal, outcome.protected_time)
+    return *facts, outcome.canonical, outcome.document, outcome.typed
 
 
 def _can_be_said(failure: VerificationFailure) -> None:
@@ -158,7 +197,7 @@ def _registry(choices: Choices) -> None:
     for binding, public_key in zip(evidence["bindings"], raw_keys, strict=True):
         assert public_key == base64url_bytes(binding["publicKey"])
         assert public_key in known_keys or _is_strong(public_key), "a weak key was bound"
-    outcome = verify_parsed(DocumentKind.COMMAND, samples[DocumentKind.COMMAND], registry)
+    outcome = verify_parsed(command, samples[command], registry)
     if isinstance(outcome, VerificationFailure):
         assert outcome.stage in (Stage.KEY_RESOLUTION, Stage.SIGNATURE)
 
@@ -182,15 +221,14 @@ def _is_strong(public_key: bytes) -> bool:
 
 
 def seeds() -> Iterator[bytes]:
-    """Every sample as bytes, and some changes of each in every way."""
+    """Every sample as bytes, and some changes of each and of the registry."""
+    for each in commands:
+        yield bytes([kinds.index(command) * ways]) + canonical_bytes(each)
     for number, kind in enumerate(kinds):
         yield bytes([number * ways]) + canonical_bytes(samples[kind])
-        for way in (1, 2):
-            for edit in range(7):
-                yield bytes([number * ways + way, edit, number, edit, 5, 0, 3, edit, 2, 1])
+        yield bytes([number * ways + 1 + number % 2, number % 7, number, 0, 5, 0, 3, 1, 2, 1])
     for edit in range(7):
-        for place in range(3):
-            yield bytes([3, edit, 1, 1, place, 1, edit, 0, 1, 2])
+        yield bytes([3, edit, 1, 1, edit % 3, 1, edit, 0, 1, 2])
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
 import copy
 from typing import Any, Final
 
-from contracts.canonical import parse_strict, signing_bytes
+from contracts.canonical import canonical_bytes, parse_strict, signing_bytes
 from contracts.document_kinds import DocumentKind
 from contracts.documents.common import Actor, ActorType
 from contracts.key_registry import read_registry
 from contracts.signature import SigningKey, base64url_text, sign_document
 from contracts.verification import KeyResolver
-from tests.document_samples import agent, documents, human, service
+from tests.document_samples import agent, documents, human, service, when
 
 Document = dict[str, Any]
 
@@ -79,7 +79,70 @@ def signed_sample(kind: DocumentKind) -> Document:
     return signed
 
 
+def signed_again(document: Document, key: SigningKey = signing_keys[0]) -> Document:
+    """The document with another signature, at the time of the samples."""
+    unsigned = {name: member for name, member in document.items() if name != "signature"}
+    value = key.sign(canonical_bytes(unsigned))
+    signature = {"algorithm": "Ed25519", "keyId": key.key_id, "createdAt": when, "value": value}
+    return {**unsigned, "signature": signature}
+
+
 keys: Final[KeyResolver] = read_registry(registry_evidence())
 samples: Final = {kind: signed_sample(kind) for kind in DocumentKind}
 sample_bytes: Final = {kind: signing_bytes(document) for kind, document in samples.items()}
 """The bytes that each sample's signature covers: nothing else may ever verify."""
+
+
+def _carriers() -> dict[str, tuple[Document, str]]:
+    """Commands that carry signed documents, each with the member that does; signed by who may."""
+    agent, human, service = signing_keys
+    fences = {"ownershipEpoch": 1, "executionLeaseId": "urn:uuid:1"}
+    work = {"workItemId": "urn:weavehold:work-item:one"}
+    evidence = samples[DocumentKind.EVIDENCE]
+
+    def carrier(kind: str, payload: Document, key: SigningKey, **epochs: int) -> Document:
+        actor = {"type": key.principal.type.value, "id": key.principal.id}
+        plain = {
+            name: samples[DocumentKind.COMMAND][name]
+            for name in ("protocolVersion", "actionId", "correlationId", "issuedAt")
+        }
+        group = {"groupId": "urn:weavehold:group:one"} if epochs else {}
+        return signed_again({**plain, **group, **epochs, "actor": actor, "kind": kind, "payload": payload}, key)
+
+    epochs = {"sessionEpoch": 1, "membershipEpoch": 1}
+    return {
+        "card": (
+            carrier(
+                "ext.missionweaveprotocol.registry.agent_card_register",
+                {"card": samples[DocumentKind.AGENT_CARD]},
+                service,
+            ),
+            "card",
+        ),
+        "approval": (
+            carrier("mission.approve", {"approval": samples[DocumentKind.APPROVAL]}, human, membershipEpoch=1),
+            "approval",
+        ),
+        "artifact": (
+            carrier("artifact.publish", {"artifact": samples[DocumentKind.ARTIFACT], **fences}, agent, **epochs),
+            "artifact",
+        ),
+        "submission": (
+            carrier(
+                "work.submit",
+                {**work, **fences, "artifactIds": ["urn:weavehold:artifact:one"], "evidence": [evidence]},
+                agent,
+                **epochs,
+            ),
+            "evidence",
+        ),
+        "acceptance": (
+            carrier("work.accept_result", {**work, "evidence": [evidence]}, agent, **epochs, coordinatorEpoch=1),
+            "evidence",
+        ),
+    }
+
+
+carriers: Final = _carriers()
+commands: Final = (samples[DocumentKind.COMMAND], *(document for document, _ in carriers.values()))
+"""Commands that are signed by who may, five of them with signed documents inside."""

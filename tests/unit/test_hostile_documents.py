@@ -19,11 +19,13 @@ from contracts.verification import RegisteredKey, Stage, VerificationFailure, Ve
 from services.authority.admit import admit_one
 from services.authority.admitted import Admitted, Refused
 from tests.fuzz.signed_samples import (
+    carriers,
     keys,
     protected_times,
     registry_evidence,
     sample_bytes,
     samples,
+    signed_again,
     signers,
     signing_keys,
 )
@@ -288,16 +290,10 @@ def test_a_registered_key_has_one_spelling(name: str) -> None:
 # Members called `signature`, and documents inside documents.
 
 
-def signed(document: dict[str, Any], key: SigningKey = signer) -> dict[str, Any]:
-    unsigned = {name: member for name, member in document.items() if name != "signature"}
-    signature = {**samples[command]["signature"], "keyId": key.key_id, "value": key.sign(canonical_bytes(unsigned))}
-    return {**unsigned, "signature": signature}
-
-
 def test_only_the_top_level_signature_is_left_out() -> None:
     """TRU-1, TRU-3: a member `signature` anywhere else is covered, in payload and in extensions."""
     extension = {"urn:x:y": {"version": "1.0.0", "critical": False, "data": {"signature": "one"}}}
-    document = signed(
+    document = signed_again(
         {
             **samples[command],
             "payload": {"signature": {"value": "one"}, "x": [{"signature": 1}]},
@@ -328,66 +324,16 @@ def test_the_signature_itself_holds_nothing_else() -> None:
         assert stage_of({**samples[command], name: samples[command]["signature"]}) is Stage.SCHEMA
 
 
-def carriers() -> dict[str, tuple[dict[str, Any], str]]:
-    """Commands that carry signed documents, each with the member that does; signed by who may."""
-    agent, human, service = signing_keys
-    fences = {"ownershipEpoch": 1, "executionLeaseId": "urn:uuid:1"}
-    work = {"workItemId": "urn:weavehold:work-item:one"}
-    evidence = samples[DocumentKind.EVIDENCE]
-
-    def carrier(kind: str, payload: dict[str, Any], key: SigningKey, **epochs: int) -> dict[str, Any]:
-        actor = {"type": key.principal.type.value, "id": key.principal.id}
-        plain = {name: samples[command][name] for name in ("protocolVersion", "actionId", "correlationId", "issuedAt")}
-        group = {"groupId": "urn:weavehold:group:one"} if epochs else {}
-        return signed({**plain, **group, **epochs, "actor": actor, "kind": kind, "payload": payload}, key)
-
-    epochs = {"sessionEpoch": 1, "membershipEpoch": 1}
-    return {
-        "card": (
-            carrier(
-                "ext.missionweaveprotocol.registry.agent_card_register",
-                {"card": samples[DocumentKind.AGENT_CARD]},
-                service,
-            ),
-            "card",
-        ),
-        "approval": (
-            carrier("mission.approve", {"approval": samples[DocumentKind.APPROVAL]}, human, membershipEpoch=1),
-            "approval",
-        ),
-        "artifact": (
-            carrier("artifact.publish", {"artifact": samples[DocumentKind.ARTIFACT], **fences}, agent, **epochs),
-            "artifact",
-        ),
-        "submission": (
-            carrier(
-                "work.submit",
-                {**work, **fences, "artifactIds": ["urn:weavehold:artifact:one"], "evidence": [evidence]},
-                agent,
-                **epochs,
-            ),
-            "evidence",
-        ),
-        "acceptance": (
-            carrier("work.accept_result", {**work, "evidence": [evidence]}, agent, **epochs, coordinatorEpoch=1),
-            "evidence",
-        ),
-    }
-
-
-carried = carriers()
-
-
 def inner_of(document: dict[str, Any], member: str) -> dict[str, Any]:
     inner = document["payload"][member]
     found: dict[str, Any] = inner[0] if isinstance(inner, list) else inner
     return found
 
 
-@pytest.mark.parametrize("name", carried)
+@pytest.mark.parametrize("name", carriers)
 def test_a_document_inside_a_command_needs_its_own_signature(name: str) -> None:
     """TRU-1, TRU-5: the Command is validly signed over it; its own signature, key and time are judged all the same."""
-    document, member = carried[name]
+    document, member = carriers[name]
     assert isinstance(admit_one(canonical_bytes(document), keys), Admitted)
     sender = next(key for key in signing_keys if key.key_id == document["signature"]["keyId"])
     stranger = next(key for key in signing_keys if key.key_id != inner_of(document, member)["signature"]["keyId"])
@@ -399,7 +345,7 @@ def test_a_document_inside_a_command_needs_its_own_signature(name: str) -> None:
     for stage, change in spoiled.items():
         tampered = copy.deepcopy(document)
         inner_of(tampered, member)["signature"].update(change)
-        refused = admit_one(canonical_bytes(signed(tampered, sender)), keys)
+        refused = admit_one(canonical_bytes(signed_again(tampered, sender)), keys)
         assert isinstance(refused, Refused)
         assert (refused.rejection.code.value, refused.rejection.message) == (
             "AUTH_INVALID_SIGNATURE",
@@ -411,12 +357,12 @@ def test_a_document_inside_a_command_needs_its_own_signature(name: str) -> None:
 
 def test_one_bad_document_among_many_is_found() -> None:
     """TRU-1: every Evidence of a submission is judged, not the first alone."""
-    document, member = carried["submission"]
+    document, member = carriers["submission"]
     many = copy.deepcopy(document)
     many["payload"][member] = [copy.deepcopy(inner_of(document, member)) for _ in range(20)]
-    assert isinstance(admit_one(canonical_bytes(signed(many)), keys), Admitted)
+    assert isinstance(admit_one(canonical_bytes(signed_again(many)), keys), Admitted)
     many["payload"][member][19]["method"] = "Did nothing."
-    refused = admit_one(canonical_bytes(signed(many)), keys)
+    refused = admit_one(canonical_bytes(signed_again(many)), keys)
     assert isinstance(refused, Refused)
     assert refused.failure is not None
     assert refused.failure.stage == "signature"
