@@ -11,6 +11,7 @@ stages such a document fails at canonicalization (TRU-3, ACC-5).
 import json
 import re
 from collections.abc import Mapping
+from enum import Enum
 from itertools import accumulate
 from math import inf, isfinite
 from typing import Any, Final, NoReturn
@@ -21,9 +22,9 @@ from contracts.bounds import nesting_depth_max, number_digits_max, safe_integer_
 
 _safe_digits: Final = 15
 """Integers of at most so many digits are within ±(2^53-1) whatever the digits are."""
-_fixed_point_max: Final = 21
+_fixed_point_max: Final = 20
 _fixed_point_min: Final = -6
-"""ECMAScript writes a number without exponent while its decimal point stands within these places (RFC 8785 3.2.2.3)."""
+"""ECMAScript writes a number without exponent while its first digit counts these powers of ten (RFC 8785 3.2.2.3)."""
 
 
 class ParseFault(ValueError):
@@ -55,6 +56,26 @@ def parse_strict(raw: bytes, limit_bytes: int) -> Any:
     return value if all_members_kept and _holds_safe_integers_only(value) else _parse_fully(raw)
 
 
+def decode_canonical[T](raw: bytes, decoder: msgspec.json.Decoder[T], limit_bytes: int) -> T | None:
+    """What `decoder` makes of bytes that are canonical and plain; None for all others, and for what it refuses.
+
+    A result says at once that `parse_strict` takes `raw`, that `msgspec.convert` makes the same of what it gives, and
+    that `raw` is the `canonical_bytes` of either: the result written on the plain road is `raw` again, so `raw` has
+    the only spelling there is for what the result holds, every member once. None says nothing.
+    """
+    if len(raw) > limit_bytes or _spaced_colon in raw[:_looked_at]:
+        return None
+    if raw.count(b"[") + raw.count(b"{") > nesting_depth_max:
+        return None
+    try:
+        value = decoder.decode(raw)
+        if _plain_encoder.encode(value) != raw or not _holds_safe_integers_only(value):
+            return None
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return value if raw.isascii() or not _may_sort_otherwise(raw) else None
+
+
 def canonical_bytes(value: Any) -> bytes:
     """The RFC 8785 bytes of a JSON value or of a Struct, which stands for its object. Raises CanonicalizationFault.
 
@@ -65,7 +86,7 @@ def canonical_bytes(value: Any) -> bytes:
             encoded = _plain_encoder.encode(value)
             if encoded.isascii() or not _may_sort_otherwise(encoded):
                 return encoded
-        return _ordered_encoder.encode(_canonical_form(msgspec.to_builtins(value)))
+        return _plain_encoder.encode(_plain_form(value))
     except UnicodeEncodeError as fault:
         raise CanonicalizationFault("a text holds a lone surrogate") from fault
     except RecursionError as fault:
@@ -77,8 +98,44 @@ def canonical_bytes(value: Any) -> bytes:
 def signing_bytes(document: Mapping[str, Any]) -> bytes:
     """What a signature covers: the document without its top-level `signature`. Raises CanonicalizationFault."""
     unsigned = dict(document)
-    unsigned.pop("signature", None)
+    unsigned.pop(_signature, None)
     return canonical_bytes(unsigned)
+
+
+def cut_signature(whole: bytes, signature: Any, behind: Mapping[str, Any]) -> bytes:
+    """`signing_bytes` of the document whose bytes `whole` came through `decode_canonical`, without writing them again.
+
+    `signature` is the value of that top-level member; `behind` are the members whose names sort after it. An object's
+    bytes are those of its members in order, so the last of them can be written by themselves to find where they begin.
+    """
+    member = _signature_member + _plain_encoder.encode(signature)
+    if behind:
+        tail = _plain_encoder.encode(behind)[1:]
+        return whole[: -len(tail) - len(b",") - len(member)] + tail
+    return whole[: -len(b"}") - len(member)].removesuffix(b",") + b"}"
+
+
+def insert_signature(unsigned: bytes, signature: Any, behind: Mapping[str, Any]) -> bytes:
+    """The `canonical_bytes` of the document whose `signing_bytes` are `unsigned`, without writing them again.
+
+    The reverse of `cut_signature`, for every document. Raises CanonicalizationFault when the signature has no
+    canonical bytes.
+    """
+    member = _signature_member + canonical_bytes(signature)
+    if behind:
+        tail = canonical_bytes(behind)[1:]
+        return b"".join((unsigned[: -len(tail)], member, b",", tail))
+    before = unsigned[: -len(b"}")]
+    return b"".join((before, b"" if before == b"{" else b",", member, b"}"))
+
+
+def members_behind_signature(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The members whose names sort after `signature`.
+
+    Beside an ASCII name code points order names as UTF-16 units do: the first unit that differs decides, and one that
+    is not ASCII, half of a surrogate pair or not, is the greater either way.
+    """
+    return {name: document[name] for name in document if name > _signature}
 
 
 # The plain road.
@@ -87,12 +144,17 @@ _plain_decoder: Final = msgspec.json.Decoder()
 _plain_encoder: Final = msgspec.json.Encoder(order="sorted")
 _backslash: Final = ord("\\")
 _colon_escape: Final = b"\\u003"
+_spaced_colon: Final = b'": '
+_looked_at: Final = 128
+"""The first bytes: where they hold a space behind a colon, the bytes are not canonical and nothing else is tried."""
+_signature: Final = "signature"
+_signature_member: Final = b'"signature":'
 _pack: Final = msgspec.msgpack.Encoder().encode
-_plain_scalars: Final = frozenset({str, bool, type(None)})
+_plain_scalars: Final = frozenset({str, bool, type(None), msgspec.UnsetType})
 
 
 def _holds_safe_integers_only(value: Any) -> bool:
-    """Whether surely no number in the value is a float or beyond ±(2^53-1). A Struct may get a "no" in error.
+    """Whether surely no number in the value is a float or beyond ±(2^53-1). A "no" may be said in error.
 
     MessagePack opens every binary64 and every integer of more than 32 bits with one of three bytes. Where they are
     not in its encoding, which is made in C, nobody needs to search the value.
@@ -110,6 +172,8 @@ def _search_found_safe_integers_only(value: Any) -> bool:
     found = [value]
     for item in found:
         kind = type(item)
+        if kind in _plain_scalars:
+            continue
         if kind is dict:
             found.extend(item.values())
         elif kind is list or kind is tuple:
@@ -117,7 +181,11 @@ def _search_found_safe_integers_only(value: Any) -> bool:
         elif kind is int:
             if not -safe_integer_max <= item <= safe_integer_max:
                 return False
-        elif kind not in _plain_scalars:
+        elif isinstance(item, msgspec.Struct):
+            found.extend(msgspec.structs.astuple(item))
+        elif isinstance(item, Enum):
+            found.append(item.value)
+        else:
             return False
     return True
 
@@ -197,31 +265,48 @@ _full_decoder: Final = json.JSONDecoder(
 
 # The full road, out.
 
-_ordered_encoder: Final = msgspec.json.Encoder()
-"""Keeps the order of names that it is given; its escapes are those of RFC 8785 3.2.2.2."""
+_utf16_places: Final = bytes({0xEE: 0xF8, 0xEF: 0xF9}.get(byte, byte) for byte in range(256))
+"""UTF-8 orders as code points do; with the lead bytes of U+E000…U+FFFF behind all others it orders as UTF-16 does."""
 
 
-def _canonical_form(value: Any) -> Any:
-    """The value with names in RFC 8785's order and every number that msgspec writes otherwise as its final text."""
+def _plain_form(value: Any) -> Any:
+    """The value, so that the plain encoder writes it canonically.
+
+    What that encoder would write otherwise stands in it as its final bytes: numbers beyond the safe integers, and
+    objects whose names have another order in UTF-16.
+    """
     kind = type(value)
     if kind is dict:
-        return {name: _canonical_form(value[name]) for name in sorted(value, key=_utf16_units)}
+        form = {name: item if type(item) in _plain_scalars else _plain_form(item) for name, item in value.items()}
+        # Joining refuses a name that is no text. Most orders of names are settled by ASCII alone.
+        names = "".join(form)
+        return form if names.isascii() or not _may_sort_otherwise(names.encode()) else _in_utf16_order(form)
     if kind is list or kind is tuple:
-        return [_canonical_form(item) for item in value]
+        return [item if type(item) in _plain_scalars else _plain_form(item) for item in value]
     if kind is float or (kind is int and not -safe_integer_max <= value <= safe_integer_max):
         return msgspec.Raw(number_text(value).encode())
-    return value
+    if kind is int or kind in _plain_scalars:
+        return value
+    # A Struct, an Enum: what they stand for is JSON.
+    built = msgspec.to_builtins(value)
+    return built if type(built) is kind else _plain_form(built)
 
 
-def _utf16_units(name: Any) -> bytes:
-    if type(name) is not str:
-        raise TypeError(f"member name {name!r} is not text")
-    # Big-endian bytes compare as the units do; a lone surrogate is refused when it is encoded.
-    return name.encode("utf-16-be", "surrogatepass")
+def _in_utf16_order(form: dict[str, Any]) -> msgspec.Raw:
+    encode = _plain_encoder.encode
+    members = (encode(name) + b":" + encode(form[name]) for name in sorted(form, key=_utf16_order))
+    return msgspec.Raw(b"{" + b",".join(members) + b"}")
+
+
+def _utf16_order(name: str) -> bytes:
+    return name.encode().translate(_utf16_places)
 
 
 def number_text(value: float) -> str:
-    """A binary64 number as ECMAScript writes it (RFC 8785 3.2.2.3). Raises CanonicalizationFault beyond binary64."""
+    """A binary64 number as ECMAScript writes it (RFC 8785 3.2.2.3). Raises CanonicalizationFault beyond binary64.
+
+    Python finds the same digits. It writes an exponent of two figures or more, and writes one sooner.
+    """
     try:
         number = float(value)
     except OverflowError:
@@ -230,21 +315,13 @@ def number_text(value: float) -> str:
         raise CanonicalizationFault("a number is beyond binary64")
     if number == 0:
         return "0"
-    mantissa, _, exponent = repr(abs(number)).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0")
-    # Where the decimal point stands, counted from the first digit that is not zero.
-    point = len(digits) - len(fraction) + int(exponent or 0)
-    return ("-" if number < 0 else "") + _place_point(digits.rstrip("0"), point)
-
-
-def _place_point(digits: str, point: int) -> str:
-    """0.`digits` × 10^`point` in ECMAScript's four spellings."""
-    if len(digits) <= point <= _fixed_point_max:
-        return digits + "0" * (point - len(digits))
-    if 0 < point <= _fixed_point_max:
-        return f"{digits[:point]}.{digits[point:]}"
-    if _fixed_point_min < point <= 0:
-        return f"0.{'0' * -point}{digits}"
-    fraction = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{digits[0]}{fraction}e{point - 1:+d}"
+    text = repr(number)
+    if "e" not in text:
+        return text.removesuffix(".0")
+    mantissa, _, exponent = text.partition("e")
+    power = int(exponent)
+    if not _fixed_point_min <= power <= _fixed_point_max:
+        return f"{mantissa}e{power:+}"
+    digits = mantissa.removeprefix("-").replace(".", "")
+    fixed = digits.ljust(power + 1, "0") if power > 0 else f"0.{'0' * (-power - 1)}{digits}"
+    return f"-{fixed}" if number < 0 else fixed

@@ -1,21 +1,46 @@
 """The nine kinds of signed documents: who must have signed each, and which member is its protected time (TRU-1)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
+from contracts.documents.agent_card import AgentCard
+from contracts.documents.artifact import Artifact
 from contracts.documents.common import Actor, ActorType
 
 
 class SigningRule(NamedTuple):
-    """Where a kind names its signer and its protected time.
+    """How the Struct of a kind names its signer and its protected time.
 
-    `signer_path` leads to a Principal or, for an Artifact, to an Agent's identifier; it is empty for an Agent Card,
-    which any service of the Organization may sign. `protected_time` is the member that `signature.createdAt` equals.
+    `signer` gives the Principal that must have signed, None where any service of the Organization may have;
+    `protected_time` the text that `signature.createdAt` equals.
     """
 
-    signer_path: tuple[str, ...]
-    protected_time: str
+    signer: Callable[[Any], Actor | None]
+    protected_time: Callable[[Any], str]
+
+
+def _producer(artifact: Artifact) -> Actor:
+    """The Agent that an Artifact names by its identifier alone."""
+    return Actor(type=ActorType.AGENT, id=artifact.producer.agent_id)
+
+
+def _nobody_named(card: AgentCard) -> None:
+    """An Agent Card names no signer."""
+
+
+_rules: Final[Mapping[str, SigningRule]] = {
+    "agent-card": SigningRule(_nobody_named, attrgetter("issued_at")),
+    "approval": SigningRule(attrgetter("approver"), attrgetter("occurred_at")),
+    "artifact": SigningRule(_producer, attrgetter("created_at")),
+    "command": SigningRule(attrgetter("actor"), attrgetter("issued_at")),
+    "context-package": SigningRule(attrgetter("generated_by"), attrgetter("generated_at")),
+    "event": SigningRule(attrgetter("accepted_by"), attrgetter("occurred_at")),
+    "evidence": SigningRule(attrgetter("generated_by"), attrgetter("created_at")),
+    "extension-profile": SigningRule(attrgetter("approved_by"), attrgetter("approved_at")),
+    "group-snapshot": SigningRule(attrgetter("created_by"), attrgetter("created_at")),
+}
 
 
 class DocumentKind(Enum):
@@ -31,39 +56,9 @@ class DocumentKind(Enum):
     EXTENSION_PROFILE = "extension-profile"
     GROUP_SNAPSHOT = "group-snapshot"
 
-    @property
-    def rule(self) -> SigningRule:
-        """Signer and protected time of this kind."""
-        return _rules[self]
+    rule: SigningRule
+    """Signer and protected time of this kind."""
 
-
-_rules: Final[Mapping[DocumentKind, SigningRule]] = {
-    DocumentKind.AGENT_CARD: SigningRule((), "issuedAt"),
-    DocumentKind.APPROVAL: SigningRule(("approver",), "occurredAt"),
-    DocumentKind.ARTIFACT: SigningRule(("producer", "agentId"), "createdAt"),
-    DocumentKind.COMMAND: SigningRule(("actor",), "issuedAt"),
-    DocumentKind.CONTEXT_PACKAGE: SigningRule(("generatedBy",), "generatedAt"),
-    DocumentKind.EVENT: SigningRule(("acceptedBy",), "occurredAt"),
-    DocumentKind.EVIDENCE: SigningRule(("generatedBy",), "createdAt"),
-    DocumentKind.EXTENSION_PROFILE: SigningRule(("approvedBy",), "approvedAt"),
-    DocumentKind.GROUP_SNAPSHOT: SigningRule(("createdBy",), "createdAt"),
-}
-
-
-def expected_signer(kind: DocumentKind, document: Mapping[str, Any]) -> Actor | None:
-    """The Principal that must have signed a schema-valid document; None means any service of the Organization."""
-    path = kind.rule.signer_path
-    if not path:
-        return None
-    named: Any = document
-    for member in path:
-        named = named[member]
-    if isinstance(named, str):
-        return Actor(type=ActorType.AGENT, id=named)
-    return Actor(type=ActorType(named["type"]), id=named["id"])
-
-
-def protected_time(kind: DocumentKind, document: Mapping[str, Any]) -> str:
-    """The protected time of a schema-valid document, as text."""
-    time: str = document[kind.rule.protected_time]
-    return time
+    def __init__(self, name: str) -> None:
+        """Every kind has its rule."""
+        self.rule = _rules[name]

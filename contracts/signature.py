@@ -22,7 +22,13 @@ from nacl.bindings import (
 )
 from nacl.exceptions import BadSignatureError
 
-from contracts.canonical import canonical_bytes, parse_strict, signing_bytes
+from contracts.canonical import (
+    canonical_bytes,
+    insert_signature,
+    members_behind_signature,
+    parse_strict,
+    signing_bytes,
+)
 from contracts.documents.common import Actor, Document
 from contracts.identifiers import Base64Url, Identifier, token
 
@@ -34,10 +40,12 @@ group_order: Final = 2**252 + 27742317777372353535851937790883648493
 key_file_bytes_max: Final = 4096
 """Bytes of one key file."""
 
+_scalar_top: Final = group_order >> 248
 _identity: Final = b"\x01" + b"\x00" * 31
 _refused: Final = b"!"
 _to_url: Final = bytes.maketrans(b"+/", b"-_")
 _from_url: Final = bytes.maketrans(b"-_+/=", b"+/" + 3 * _refused)
+_padding: Final = (b"", b"===", b"==", b"=")
 _any_character: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 _last_characters: Final = (_any_character, "", _any_character[::16], _any_character[::4])
 """Characters that may end a text of 0, 1, 2, 3 characters modulo 4: those whose unused bits are clear."""
@@ -50,14 +58,13 @@ def base64url_text(data: bytes) -> str:
 
 def base64url_bytes(text: str) -> bytes | None:
     """The bytes of canonical unpadded base64url; None for any other alphabet, padding, or unused bits that are set."""
+    rest = len(text) % 4
     try:
-        data = binascii.a2b_base64(
-            text.encode("ascii").translate(_from_url) + b"=" * (-len(text) % 4), strict_mode=True
-        )
+        data = binascii.a2b_base64(text.encode("ascii").translate(_from_url) + _padding[rest], strict_mode=True)
     except ValueError:
         return None
     # Set unused bits decode to the same bytes as clear ones: only one spelling may count.
-    return data if text[-1:] in _last_characters[len(text) % 4] else None
+    return data if text[-1:] in _last_characters[rest] else None
 
 
 def is_prime_order_point(point: bytes) -> bool:
@@ -68,6 +75,12 @@ def is_prime_order_point(point: bytes) -> bool:
 def is_allowed_r(point: bytes) -> bool:
     """Whether 32 bytes may stand as R: canonical, in the prime-order subgroup, the identity allowed."""
     return point == _identity or is_prime_order_point(point)
+
+
+def is_allowed_s(scalar: bytes) -> bool:
+    """Whether 32 bytes may stand as S: below the group order, little-endian."""
+    # The order is a little above 2^252, so the highest byte settles nearly every S.
+    return scalar[-1] < _scalar_top or int.from_bytes(scalar, "little") < group_order
 
 
 def verify_ed25519(public_key: bytes, message: bytes, signature: bytes) -> bool:
@@ -128,6 +141,15 @@ class SigningKey:
         """The signature over `message` as base64url."""
         return base64url_text(crypto_sign(message, self._secret)[:signature_bytes])
 
+    def signature_over(self, unsigned: bytes, created_at: str) -> dict[str, str]:
+        """The `signature` member of a document with these signing bytes; `created_at` is its protected time."""
+        return {
+            "algorithm": algorithm,
+            "keyId": self.key_id,
+            "createdAt": created_at,
+            "value": self.sign(unsigned),
+        }
+
     def key_file(self) -> bytes:
         """The key file's JSON, secret included: write it with mode 0600 (RULE-29)."""
         return canonical_bytes(
@@ -169,10 +191,6 @@ def sign_document(document: dict[str, Any], key: SigningKey, created_at: str) ->
     `created_at` must be byte-equal to the document's protected time, in UTC with an uppercase `Z`. Raises
     CanonicalizationFault.
     """
-    document["signature"] = {
-        "algorithm": algorithm,
-        "keyId": key.key_id,
-        "createdAt": created_at,
-        "value": key.sign(signing_bytes(document)),
-    }
-    return canonical_bytes(document)
+    unsigned = signing_bytes(document)
+    document["signature"] = key.signature_over(unsigned, created_at)
+    return insert_signature(unsigned, document["signature"], members_behind_signature(document))

@@ -25,9 +25,13 @@ timestamp_pattern: Final = (
 Timestamp = Annotated[str, Meta(pattern=timestamp_pattern)]
 
 _timestamp: Final = re.compile(timestamp_pattern, re.ASCII)
+_date_end: Final = len("0000-00-00")
 _seconds_end: Final = len("0000-00-00T00:00:00")
 _offset_length: Final = len("+00:00")
 _epoch: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_day_seconds: Final = 86_400
+_first_second: Final = (datetime(1, 1, 1, tzinfo=UTC) - _epoch) // timedelta(seconds=1)
+_last_second: Final = (datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC) - _epoch) // timedelta(seconds=1)
 
 
 class Instant(NamedTuple):
@@ -43,18 +47,35 @@ class Instant(NamedTuple):
         """In UTC, cut (never rounded up) to microseconds. Raises OverflowError outside the years 1 to 9999 in UTC."""
         return _epoch + timedelta(seconds=self.seconds, microseconds=int(self.fraction[:6].ljust(6, "0")))
 
+    @property
+    def order_text(self) -> str:
+        """Text that orders exactly as the instant does: its second in UTC as RFC 3339 writes it, then the fraction.
+
+        Only an offset leads out of the years 1 to 9999, by less than a day: `-` and `~` come before and after digits.
+        """
+        if self.seconds < _first_second:
+            return f"-{self.seconds - _first_second + _day_seconds:05}{self.fraction}"
+        if self.seconds > _last_second:
+            return f"~{self.seconds - _last_second:05}{self.fraction}"
+        return (_epoch + timedelta(seconds=self.seconds)).isoformat()[:_seconds_end] + self.fraction
+
 
 def instant(text: str) -> Instant:
     """The exact point of time of a timestamp. Raises ValueError when the text is none."""
     if not _timestamp.match(text):
         raise ValueError(f"{text[:80]!r} is not an RFC 3339 timestamp of the years 0001 to 9999")
     since_epoch = datetime.fromisoformat(text[:_seconds_end] + "+00:00") - _epoch
-    seconds = since_epoch.days * 86_400 + since_epoch.seconds
+    seconds = since_epoch.days * _day_seconds + since_epoch.seconds
     if text[-1] in "Zz":
         return Instant(seconds, text[_seconds_end + 1 : -1].rstrip("0"))
     offset = int(text[-5:-3]) * 3_600 + int(text[-2:]) * 60
     seconds += offset if text[-_offset_length] == "-" else -offset
     return Instant(seconds, text[_seconds_end + 1 : -_offset_length].rstrip("0"))
+
+
+def order_text_in_utc(text: str) -> str:
+    """`instant(text).order_text` of what is known to be a timestamp that ends in `Z` or `z`; else it means nothing."""
+    return text[:_date_end] + "T" + text[_date_end + 1 : _seconds_end] + text[_seconds_end + 1 : -1].rstrip("0")
 
 
 def format_timestamp(moment: datetime) -> str:

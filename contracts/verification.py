@@ -12,27 +12,36 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, Protocol
 
-from msgspec import Struct, ValidationError
+import msgspec
+from msgspec import UNSET, Struct, ValidationError
 
-from contracts.canonical import CanonicalizationFault, ParseFault, parse_strict, signing_bytes
+from contracts.canonical import (
+    CanonicalizationFault,
+    ParseFault,
+    cut_signature,
+    decode_canonical,
+    members_behind_signature,
+    parse_strict,
+    signing_bytes,
+)
 from contracts.chain import SigningHash
-from contracts.document_kinds import DocumentKind, expected_signer, protected_time
+from contracts.document_kinds import DocumentKind
 from contracts.documents.common import Actor, ActorType, Document, Signature
 from contracts.documents.reading import read
 from contracts.documents.schemas import document_types
 from contracts.rejection import Code
 from contracts.signature import (
     base64url_bytes,
-    group_order,
     is_allowed_r,
+    is_allowed_s,
     is_prime_order_point,
     public_key_bytes,
     signature_bytes,
     verify_ed25519,
 )
-from contracts.timestamps import Instant, instant
+from contracts.timestamps import Instant, instant, order_text_in_utc
 
-instants_remembered_max: Final = 16_384
+boundaries_remembered_max: Final = 16_384
 """Boundaries of key validity whose exact value one process remembers."""
 keys_remembered_max: Final = 16_384
 """Public keys that one process remembers as checked."""
@@ -75,8 +84,17 @@ class RegisteredKey(Struct, frozen=True, kw_only=True):
     valid_until: str | None = None
     revoked_at: str | None = None
 
+    @property
+    def boundaries(self) -> tuple[str, str | None, str | None]:
+        """`valid_from`, `valid_until` and `revoked_at`, as registered."""
+        return self.valid_from, self.valid_until, self.revoked_at
+
     def covers(self, moment: Instant) -> bool:
         """Whether the key is valid at this moment, compared exactly. Raises ValueError for a malformed boundary."""
+        return self.covers_order_text(moment.order_text)
+
+    def covers_order_text(self, moment: str) -> bool:
+        """`covers` the instant of this order text."""
         if moment < _boundary(self.valid_from):
             return False
         if self.valid_until is not None and moment >= _boundary(self.valid_until):
@@ -99,7 +117,8 @@ class Verified(Struct, frozen=True, kw_only=True):
     """A document that passed all six stages.
 
     `signing_hash` is the SHA-256 of `canonical`, the RFC 8785 bytes without the top-level `signature`;
-    `protected_time` is text as signed. `document` is the parsed JSON, `typed` the Struct of its kind.
+    `protected_time` is text as signed; `typed` is the Struct of its kind. `source` is the parsed JSON, or the bytes as
+    received where they were canonical.
     """
 
     kind: DocumentKind
@@ -107,9 +126,17 @@ class Verified(Struct, frozen=True, kw_only=True):
     key_id: str
     principal: Actor
     protected_time: str
-    document: dict[str, Any]
     canonical: bytes
     typed: Document
+    source: dict[str, Any] | bytes
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The parsed JSON, the signature included."""
+        if isinstance(self.source, bytes):
+            parsed: dict[str, Any] = parse_strict(self.source, len(self.source))
+            return parsed
+        return self.source
 
 
 class VerificationFailure(Struct, frozen=True):
@@ -123,6 +150,11 @@ def verify_document(
     kind: DocumentKind, raw: bytes, keys: KeyResolver, limit_bytes: int
 ) -> Verified | VerificationFailure:
     """All six stages on bytes as received, of which there may be `limit_bytes`."""
+    form = _forms[kind._value_]
+    typed = decode_canonical(raw, form.decoder, limit_bytes)
+    if typed is not None:
+        # Canonical bytes of this very schema: parse and schema are passed.
+        return _verify_typed(form, typed, raw, keys)
     try:
         document = parse_strict(raw, limit_bytes)
     except ParseFault as fault:
@@ -132,70 +164,94 @@ def verify_document(
 
 def verify_parsed(kind: DocumentKind, document: Any, keys: KeyResolver) -> Verified | VerificationFailure:
     """The stages after the parse, for a document that was parsed strictly as part of another one."""
+    form = _forms[kind._value_]
     try:
-        typed = read(document, document_types[kind.value])
+        typed = read(document, form.shape)
     except ValidationError as fault:
         return VerificationFailure(Stage.SCHEMA, str(fault))
-    signature: Signature = typed.signature  # type: ignore[attr-defined] # all nine kinds carry one
+    return _verify_typed(form, typed, document, keys)
+
+
+class _Form:
+    """How the documents of one kind are read, from parsed JSON or at once from bytes, and taken apart.
+
+    `shape` is the Struct of the kind, `decoder` reads it from bytes, `rule` names its signer and protected time.
+    """
+
+    def __init__(self, kind: DocumentKind) -> None:
+        self.kind = kind
+        self.rule = kind.rule
+        self.shape = document_types[kind.value]
+        self.decoder = msgspec.json.Decoder(self.shape)
+        attributes = {field.encode_name: field.name for field in msgspec.structs.fields(self.shape)}
+        self._behind = tuple(members_behind_signature(attributes).items())
+
+    def cut_signature(self, whole: bytes, typed: Any) -> bytes:
+        """What the signature covers, cut out of the canonical bytes that `typed` was decoded from."""
+        behind = {}
+        for name, attribute in self._behind:
+            value = getattr(typed, attribute)
+            if value is not UNSET:
+                behind[name] = value
+        return cut_signature(whole, typed.signature, behind)
+
+
+def _verify_typed(
+    form: _Form, typed: Any, source: dict[str, Any] | bytes, keys: KeyResolver
+) -> Verified | VerificationFailure:
+    """The stages after the schema, of a document of this form that was read from `source`."""
+    signature: Signature = typed.signature
     value = base64url_bytes(signature.value)
     if value is None:
         return VerificationFailure(Stage.SIGNATURE_ENVELOPE, "signature.value is not canonical base64url")
-    if envelope_fault := _envelope_fault(value, signature.created_at, protected_time(kind, document)):
+    if envelope_fault := _envelope_fault(value, signature.created_at, form.rule.protected_time(typed)):
         return VerificationFailure(Stage.SIGNATURE_ENVELOPE, envelope_fault)
-    outcome = _verify_signed(_Signed(kind, document, typed, signature, value), keys)
-    if isinstance(outcome, VerificationFailure) and not is_allowed_r(value[:public_key_bytes]):
+    outcome = _verify_signed(form, typed, source, value, keys)
+    if type(outcome) is VerificationFailure and not is_allowed_r(value[:public_key_bytes]):
         return VerificationFailure(Stage.SIGNATURE_ENVELOPE, "R is not a canonical point of the prime-order subgroup")
     return outcome
-
-
-class _Signed(Struct, frozen=True):
-    """A document with a well-formed envelope; `value` is the signature's 64 raw bytes."""
-
-    kind: DocumentKind
-    document: dict[str, Any]
-    typed: Document
-    signature: Signature
-    value: bytes
 
 
 def _envelope_fault(value: bytes, created_at: str, protected: str) -> str | None:
     if created_at != protected:
         return f"signature.createdAt {created_at} is not the protected time {protected}"
-    if not created_at.endswith("Z"):
+    if created_at[-1] != "Z":
         return f"the protected time {created_at} is not in UTC with an uppercase Z"
     if len(value) != signature_bytes:
         return f"the signature has {len(value)} bytes, not {signature_bytes}"
-    if int.from_bytes(value[public_key_bytes:], "little") >= group_order:
+    if not is_allowed_s(value[public_key_bytes:]):
         return "S is not below the group order"
     return None
 
 
-def _verify_signed(signed: _Signed, keys: KeyResolver) -> Verified | VerificationFailure:
-    """Key, canonical bytes, equation: everything behind the envelope."""
-    signature = signed.signature
+def _verify_signed(
+    form: _Form, typed: Any, source: dict[str, Any] | bytes, value: bytes, keys: KeyResolver
+) -> Verified | VerificationFailure:
+    """Key, canonical bytes, equation: everything behind the envelope. `value` is the signature's 64 raw bytes."""
+    signature: Signature = typed.signature
     try:
         key = keys.resolve(signature.key_id)
     except RegistryFault as fault:
         return VerificationFailure(Stage.KEY_RESOLUTION, f"the key registry is not valid: {fault}")
     if key is None:
         return VerificationFailure(Stage.KEY_RESOLUTION, f"no key {signature.key_id} is registered")
-    if key_fault := _key_fault(key, expected_signer(signed.kind, signed.document), signature.created_at):
+    if key_fault := _key_fault(key, form.rule.signer(typed), signature.created_at):
         return VerificationFailure(Stage.KEY_RESOLUTION, key_fault)
     try:
-        canonical = signing_bytes(signed.document)
+        canonical = form.cut_signature(source, typed) if isinstance(source, bytes) else signing_bytes(source)
     except CanonicalizationFault as fault:
         return VerificationFailure(Stage.CANONICALIZATION, str(fault))
-    if not verify_ed25519(key.public_key, canonical, signed.value):
+    if not verify_ed25519(key.public_key, canonical, value):
         return VerificationFailure(Stage.SIGNATURE, f"the signature is not one of {key.key_id} over this document")
     return Verified(
-        kind=signed.kind,
+        kind=form.kind,
         signing_hash=SigningHash(hashlib.sha256(canonical).digest()),
         key_id=key.key_id,
         principal=key.principal,
         protected_time=signature.created_at,
-        document=signed.document,
         canonical=canonical,
-        typed=signed.typed,
+        typed=typed,
+        source=source,
     )
 
 
@@ -206,7 +262,8 @@ def _key_fault(key: RegisteredKey, signer: Actor | None, protected: str) -> str 
     if signer is not None and key.principal != signer:
         return f"{key.key_id} is bound to {key.principal.id}, not to {signer.id}"
     try:
-        if not key.covers(instant(protected)):
+        # Stage 2 passed a timestamp, stage 3 its Z.
+        if not key.covers_order_text(order_text_in_utc(protected)):
             return f"{key.key_id} is not valid at {protected}"
     except ValueError as fault:
         return f"the validity of {key.key_id} cannot be read: {fault}"
@@ -215,5 +272,11 @@ def _key_fault(key: RegisteredKey, signer: Actor | None, protected: str) -> str 
     return None
 
 
-_boundary: Final = lru_cache(maxsize=instants_remembered_max)(instant)
+@lru_cache(maxsize=boundaries_remembered_max)
+def _boundary(text: str) -> str:
+    """The order text of a boundary as registered. Raises ValueError when it is no timestamp."""
+    return instant(text).order_text
+
+
 _is_strong: Final = lru_cache(maxsize=keys_remembered_max)(is_prime_order_point)
+_forms: Final = {kind.value: _Form(kind) for kind in DocumentKind}

@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 from statistics import median
+from typing import Literal
 
 from msgspec import Struct
+
+Better = Literal["higher", "lower"]
+"""Which way a ratio should go: `higher` is met from the target up, `lower` from the target down."""
 
 
 class Measurement(Struct, frozen=True, kw_only=True):
@@ -16,6 +20,7 @@ class Measurement(Struct, frozen=True, kw_only=True):
     ratio: float
     target: float
     met: bool
+    better: Better = "higher"
     notes: dict[str, float] = {}
 
 
@@ -25,8 +30,13 @@ def measured(
     pairs: Sequence[tuple[float, float]],
     target: float,
     notes: dict[str, float] | None = None,
+    *,
+    better: Better = "higher",
 ) -> Measurement:
-    """A Measurement from interleaved (value, baseline) pairs; it is met when the ratio is at least `target`."""
+    """A Measurement from interleaved (value, baseline) pairs.
+
+    It is met when the ratio is at least `target`, or at most, where `better` is "lower".
+    """
     ratio = median(value / baseline for value, baseline in pairs)
     return Measurement(
         name=name,
@@ -35,6 +45,7 @@ def measured(
         baseline=round(median(baseline for _, baseline in pairs), 1),
         ratio=round(ratio, 3),
         target=target,
-        met=ratio >= target,
+        met=ratio >= target if better == "higher" else ratio <= target,
+        better=better,
         notes=notes or {},
     )

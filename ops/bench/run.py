@@ -4,15 +4,19 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from ops.bench.accept import measure_hot_group, measure_many_groups
+from ops.bench.canonicalize import measure as measure_canonicalize
 from ops.bench.measurement import Measurement
 from ops.bench.rebuild import measure as measure_rebuild
 from ops.bench.relay import measure as measure_relay
+from ops.bench.verify_command import measure as measure_verify_command
 
 benchmarks: Final[Mapping[str, Callable[[], Awaitable[Measurement]]]] = {
     "accept-many-groups": measure_many_groups,
     "accept-hot-group": measure_hot_group,
     "relay": measure_relay,
     "rebuild": measure_rebuild,
+    "verify-command": measure_verify_command,
+    "canonicalize": measure_canonicalize,
 }
 """Every benchmark; each brings up and takes down what it needs."""
 

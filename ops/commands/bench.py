@@ -24,12 +24,14 @@ def command(
 ) -> None:
     """Measure, each figure as a median ratio to a baseline interleaved with it on this machine.
 
-    Each benchmark starts its own PostgreSQL (fsync and synchronous commit on) and broker in a temporary directory.
+    A benchmark that needs servers starts its own PostgreSQL (fsync and synchronous commit on) and broker in a
+    temporary directory.
 
     \b
     Examples:
       weavehold bench
       weavehold bench accept-many-groups relay --json
+      weavehold bench verify-command canonicalize
     """
     try:
         results = asyncio.run(run_benchmarks(names or [], _progress))
@@ -46,6 +48,7 @@ def _progress(name: str) -> None:
 def _show(console: Console, results: list[Measurement]) -> None:
     table = Table("benchmark", "value", "baseline", "unit", "ratio", "target", "met")
     for r in results:
-        values = (r.name, r.value, r.baseline, r.unit, r.ratio, r.target, "yes" if r.met else "no")
+        target = f"{'≥' if r.better == 'higher' else '≤'} {r.target}"
+        values = (r.name, r.value, r.baseline, r.unit, r.ratio, target, "yes" if r.met else "no")
         table.add_row(*(cell(value) for value in values))
     console.print(table)

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from contracts.bounds import event_bytes_max
-from contracts.canonical import canonical_bytes
+from contracts.canonical import canonical_bytes, insert_signature, members_behind_signature
 from contracts.chain import (
     ChainHash,
     SigningHash,
@@ -86,13 +86,8 @@ class EventAppender:
             document |= {"groupId": group_id, "sequence": sequence, "aggregateRevision": draft.aggregate_revision}
         unsigned = canonical_bytes(document)
         signing_hash = SigningHash(hashlib.sha256(unsigned).digest())
-        document["signature"] = {
-            "algorithm": "Ed25519",
-            "keyId": self._key.key_id,
-            "createdAt": origin.occurred_at,
-            "value": self._key.sign(unsigned),
-        }
-        raw = canonical_bytes(document)
+        signature = self._key.signature_over(unsigned, origin.occurred_at)
+        raw = insert_signature(unsigned, signature, members_behind_signature(document))
         if len(raw) > event_bytes_max:
             raise EventTooLarge(f"{draft.kind} would take {len(raw)} bytes; an Event has at most {event_bytes_max}")
         return AppendedEvent(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from contracts.timestamps import Timestamp, format_timestamp, instant, parse_timestamp
+from contracts.timestamps import Timestamp, format_timestamp, instant, order_text_in_utc, parse_timestamp
 
 quick = settings(max_examples=200, deadline=None)
 
@@ -113,6 +113,25 @@ def test_one_instant_has_many_texts(one: str, other: str) -> None:
 
 moments = st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30))  # noqa: DTZ001 - hypothesis adds the zone
 zones = st.integers(-23 * 60 - 59, 23 * 60 + 59).map(lambda minutes: timezone(timedelta(minutes=minutes)))
+
+
+written = st.from_regex(
+    r"(?:0001-01-01|0001-01-02|2026-07-15|9999-12-31)[Tt](?:00|23):[05]9:5[09](?:\.[09]{1,3}|\.000001)?"
+    r"(?:[Zz]|[+-](?:00|01|23):[0-5]9)",
+    fullmatch=True,
+)
+
+
+@quick
+@given(written, written)
+def test_order_texts_order_as_the_instants_do(one: str, other: str) -> None:
+    """TRU-2, TRU-3: the short cut of key validity is exact, also where an offset leads out of the calendar."""
+    first, second = instant(one), instant(other)
+    assert (first.order_text < second.order_text) == (first < second)
+    assert (first.order_text == second.order_text) == (first == second)
+    for text in (one, other):
+        if text[-1] in "Zz":
+            assert order_text_in_utc(text) == instant(text).order_text
 
 
 @quick

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from contracts.bounds import command_bytes_max
-from contracts.canonical import canonical_bytes, parse_strict, signing_bytes
+from contracts.canonical import CanonicalizationFault, ParseFault, canonical_bytes, parse_strict, signing_bytes
 from contracts.chain import SigningHash
 from contracts.document_kinds import DocumentKind
 from contracts.documents.common import ActorType
@@ -26,6 +26,8 @@ from contracts.verification import (
     verify_parsed,
 )
 from tests.builders import build_command, build_event, later, message_payload, signing_key, start_time, test_group
+from tests.fuzz.signed_samples import keys as sample_keys
+from tests.fuzz.signed_samples import samples
 from tests.unit import edwards
 
 worker = signing_key("worker")
@@ -347,3 +349,122 @@ def test_damaged_bytes_end_at_a_stage(data: st.DataObject) -> None:
         assert outcome.signing_hash == post.signing_hash
     else:
         assert outcome.reason.encode()
+
+
+def verdict(outcome: Verified | VerificationFailure) -> tuple[Any, ...]:
+    """All that an outcome says."""
+    if isinstance(outcome, VerificationFailure):
+        return outcome.stage, outcome.reason
+    return (
+        outcome.kind,
+        outcome.signing_hash,
+        outcome.key_id,
+        outcome.principal,
+        outcome.protected_time,
+        outcome.canonical,
+        repr(outcome.typed),
+        repr(outcome.document),
+    )
+
+
+def verdict_step_by_step(kind: DocumentKind, raw: bytes, resolver: Any) -> tuple[Any, ...]:
+    """The same by parse, schema and definition of the signing bytes one after another, without any short cut."""
+    try:
+        document = parse_strict(raw, command_bytes_max)
+    except ParseFault as fault:
+        return Stage.PARSE, str(fault)
+    outcome = verify_parsed(kind, document, resolver)
+    if isinstance(outcome, Verified):
+        assert outcome.canonical == signing_bytes(document)
+    return verdict(outcome)
+
+
+spellings: list[Callable[[dict[str, Any]], bytes]] = [
+    canonical_bytes,
+    lambda document: json.dumps(document).encode(),
+    lambda document: json.dumps(document, separators=(",", ":")).encode(),
+    lambda document: json.dumps(document, ensure_ascii=False, separators=(",", ":"), sort_keys=True).encode(),
+    lambda document: json.dumps(document, ensure_ascii=False, indent=1).encode(),
+]
+members_to_add = st.sampled_from(
+    [
+        {},
+        {"signature": {"value": "nested"}},
+        {"n": 1.5},
+        {"n": 2**53 + 1},
+        {"n": -0.0, "text": "x" * 203},
+        {"\U0001f600": 1, "\ue000": 2},
+        {"text": "Résumé 東京 🚀\u2028\0"},
+        {"deep": [[[{"signature": None}]]]},
+    ]
+)
+damages = st.sampled_from(
+    [
+        (b"", b""),
+        (b'"signature":', b'"signature":{},"signature":'),
+        (b'"signature":', b'"\\u0073ignature":'),
+        (b'"issuedAt":', b'"issuedAt":"2026-07-15T08:00:00Z","issuedAt":'),
+        (b'"0.1"', b'"0.\\u0031"'),
+        (b":1,", b":1.0,"),
+        (b":1,", b":1e0,"),
+        (b":1,", b":-1,"),
+        (b":1,", b":9007199254740992,"),
+        (b"Z", b"z"),
+        (b"{", b'{"signature":1,'),
+        (b"urn:", b"\\ud800"),
+        (b"}", b',"zz":1}'),
+        (b"urn:weavehold:", b"urn:weavehold: "),
+        (b'"value":"', b'"value":"A'),
+    ]
+)
+
+
+@pytest.mark.parametrize("kind", DocumentKind, ids=lambda kind: kind.value)
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_no_short_cut_changes_a_verdict(kind: DocumentKind, data: st.DataObject) -> None:
+    """TRU-1, TRU-3: bytes of every spelling and damage end as they do when the stages are taken one by one."""
+    document = json.loads(canonical_bytes(samples[kind]))
+    added = data.draw(members_to_add)
+    if added and "payload" in document:
+        document["payload"] |= added
+        if kind is DocumentKind.COMMAND:
+            document["issuedAt"] = "2026-07-15T08:00:00Z"
+    raw = data.draw(st.sampled_from(spellings))(document)
+    old, new = data.draw(damages)
+    at = data.draw(st.integers(0, max(0, raw.count(old) - 1))) if old else 0
+    parts = raw.split(old) if old else [raw]
+    if len(parts) > 1:
+        raw = old.join(parts[: at + 1]) + new + old.join(parts[at + 1 :])
+    outcome = verify_document(kind, raw, sample_keys, command_bytes_max)
+    assert verdict(outcome) == verdict_step_by_step(kind, raw, sample_keys)
+
+
+@given(
+    st.dictionaries(st.text(max_size=4), st.text(max_size=220) | st.integers() | st.floats(), max_size=4), st.booleans()
+)
+@settings(max_examples=100, deadline=None)
+def test_a_payload_of_any_kind_verifies_by_every_road(payload: dict[str, Any], with_work_item: bool) -> None:
+    """TRU-1, TRU-3: signed here, canonical on the wire or not, with and without a member behind the signature."""
+    members = {"workItemId": "urn:weavehold:work-item:1"} if with_work_item else {}
+    try:
+        document = signed(payload={"signature": payload, "data": payload}, **members)
+    except CanonicalizationFault:
+        return
+    for spell in spellings:
+        outcome = verify_document(command, spell(document), keys, command_bytes_max)
+        assert isinstance(outcome, Verified)
+        assert outcome.canonical == signing_bytes(document)
+        assert outcome.document == document
+
+
+def test_canonical_bytes_take_the_short_cut() -> None:
+    """TRU-1: what clients send is decoded once; `source` tells which road was taken."""
+    plain = signed(payload={"text": "é"})
+    outcome = verify_document(command, canonical_bytes(plain), keys, command_bytes_max)
+    assert isinstance(outcome, Verified)
+    assert outcome.source == canonical_bytes(plain)
+    other = verify_document(command, json.dumps(plain).encode(), keys, command_bytes_max)
+    assert isinstance(other, Verified)
+    assert other.source == plain
+    assert other.document == outcome.document
