@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from msgspec import UNSET, Struct
 from psycopg import AsyncConnection, AsyncCursor
 
 from contracts.chain import ChainHash
+from contracts.command import key_retire, key_revoke
 from contracts.documents.first_admission_record import FirstAdmissionRecord
 from contracts.group_state import GroupState, decode_entity
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition, organization_shard
@@ -27,6 +28,14 @@ class Routed(Struct, frozen=True):
 
     admitted: Admitted
     shard_id: ShardId
+
+
+key_ending_kinds: Final = frozenset({key_retire, key_revoke})
+
+
+def ends_key(routed: Routed) -> bool:
+    """Whether a Command ends a key: then it comes first in its batch, so that nothing shares its moment (RULE-06)."""
+    return routed.admitted.command.kind in key_ending_kinds
 
 
 class ShardFence(Struct, frozen=True):
@@ -59,12 +68,19 @@ class BatchNeeds(Struct, frozen=True):
     key_ids: list[str]
     public_keys: list[bytes]
     changes_keys: bool
+    ends_keys: bool
 
 
 class BatchFacts(Struct):
-    """Everything read under the locks. `states` are owned by the transaction: it changes them as it decides."""
+    """Everything read under the locks. `states` are owned by the transaction: it changes them as it decides.
+
+    `settled` is an acceptance time that keys must be judged after: that of the latest change of keys or a later one;
+    in a batch that ends keys, that of whatever was accepted last, in any shard. None when there is none.
+    """
 
     now: datetime
+    settled: datetime | None
+    ends_keys: bool
     incarnation: str
     fences: dict[ShardId, ShardFence]
     agents: dict[str, AgentRow]
@@ -92,6 +108,7 @@ def needs_of(batch: Sequence[Routed], signing_key_id: str) -> BatchNeeds:
         key_ids=sorted({fact.key_id for fact in facts} | {key_id for key_id, _ in named_keys} | {signing_key_id}),
         public_keys=sorted({public_key for _, public_key in named_keys if public_key is not None}),
         changes_keys=bool(named_keys),
+        ends_keys=any(ends_key(routed) for routed in batch),
     )
 
 
@@ -109,6 +126,7 @@ async def read_facts(
         await connection.execute(sql.lock_shards, asked | {"shard_ids": SmallintColumn(needs.shard_ids)})
         clock = await connection.execute(sql.read_clock)
         fences = await connection.execute(sql.read_shard_fences, asked | {"shard_ids": SmallintColumn(needs.shard_ids)})
+        settled = await connection.execute(sql.read_last_moment if needs.ends_keys else sql.read_registry_moment, asked)
         incarnation = await connection.execute(sql.read_current_incarnation, asked)
         lock_agents = sql.lock_agents_exclusive if exclusive else sql.lock_agents_shared
         agents = await _unless_empty(connection, lock_agents, asked, agent_ids=TextColumn(needs.agent_ids))
@@ -144,6 +162,8 @@ async def read_facts(
     [(now,)] = await clock.fetchall()
     return BatchFacts(
         now=now,
+        settled=next((moment for (moment,) in await settled.fetchall()), None),
+        ends_keys=needs.ends_keys,
         incarnation=(await incarnation.fetchall())[0][0],
         fences={ShardId(s): ShardFence(h, e, ShardPosition(p), a) for s, h, e, p, a in await fences.fetchall()},
         agents={row[0]: AgentRow(*row[1:]) for row in await _rows(agents)},

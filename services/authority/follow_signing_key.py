@@ -83,13 +83,13 @@ class SigningKeyFollower:
         }
         async with self._pool.connection() as connection:
             [row] = await (await connection.execute(sql.read_request_facts, asked, binary=True)).fetchall()
-        now, _, *registered = row
+        _, judged_at, _, *registered = row
         if registered[0] is None:
             return f"key {key.key_id} is not registered"
         found = registered_key(registered)
         if (found.principal, found.public_key) != (key.principal, key.public_key):
             return f"key {key.key_id} is registered otherwise"
-        return None if found.covers(instant(format_timestamp(now))) else f"key {key.key_id} is not valid now"
+        return None if found.covers(instant(format_timestamp(judged_at))) else f"key {key.key_id} is not valid now"
 
     def _tell(self, refusal: str) -> None:
         """A fault that lasts is logged once."""

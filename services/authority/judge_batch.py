@@ -7,6 +7,7 @@ Command that found it (ACC-1).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Final
 
 from msgspec import UNSET, Struct, field, to_builtins
@@ -25,7 +26,7 @@ from contracts.timestamps import format_timestamp, instant
 from services.authority.admission_book import AdmissionBook
 from services.authority.admitted import Accepted, Admitted, Answer, AuthenticationFailure, LateRecorded
 from services.authority.append_events import AppendedEvent, EventAppender, EventTooLarge, Origin
-from services.authority.batch_facts import BatchFacts, Routed
+from services.authority.batch_facts import BatchFacts, Routed, ends_key
 from services.authority.decide import agents_consulted, decide, identifiers_claimed, overdue
 from services.authority.decision import DecisionContext, EventDraft, LateResult
 from services.authority.freshness import Freshness
@@ -92,7 +93,9 @@ class BatchJudge:
         self._answered: dict[tuple[str, str], tuple[bytes, Answer]] = {}
         self._agents = agents_of(facts)
         earlier = [fence.accepted_at for fence in facts.fences.values() if fence.accepted_at is not None]
-        # The clock may step back; the log's time never does.
+        # The clock may step back; the log's time never does. A key ends after all that it vouched for, in any shard.
+        if facts.ends_keys and facts.settled is not None:
+            earlier.append(facts.settled + timedelta.resolution)
         self._now = max([facts.now, *earlier])
         now_text = format_timestamp(self._now)
         self._admissions = AdmissionBook(
@@ -102,7 +105,8 @@ class BatchJudge:
         self._trust = TrustDesk(
             self._book,
             self._admissions,
-            accepted_at=instant(now_text),
+            # Nor is a key judged as of a moment before it was last changed: what is revoked stays so.
+            judged_at=instant(format_timestamp(max(self._now, facts.settled or self._now))),
             window=office.freshness.around(facts.now),
         )
         if (fault := office.registry_fault or self._trust.key_fault(key.key_id, key.principal)) is not None:
@@ -131,6 +135,9 @@ class BatchJudge:
         if failure := self._trust.distrust(admitted):
             self.outcome.failures.append(failure)
             return reject(Code.AUTH_INVALID_SIGNATURE, "signed document rejected")
+        if ends_key(routed) and self.outcome.receipts:
+            message = f"{command.kind} ends a key and must come first in its batch; send the same Command again"
+            return reject(Code.BACKPRESSURE, message, retryable=True, retry_after_ms=misrouted_retry_ms)
         answer = self._decide(routed)
         if not isinstance(answer, Rejection):
             self._answered[identity] = (admitted.fact.signing_hash, answer)

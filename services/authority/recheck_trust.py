@@ -14,12 +14,12 @@ class TrustDesk:
     """Judges the trust of one batch's documents at its one moment of acceptance."""
 
     def __init__(
-        self, keys: KeyBook, admissions: AdmissionBook, *, accepted_at: Instant, window: FreshnessWindow
+        self, keys: KeyBook, admissions: AdmissionBook, *, judged_at: Instant, window: FreshnessWindow
     ) -> None:
-        """`accepted_at` would be the acceptance time of everything in the batch; the books move on with the batch."""
+        """`judged_at` is the acceptance time of the batch, or later; the books move on with the batch."""
         self._keys = keys
         self._admissions = admissions
-        self._accepted = accepted_at
+        self._judged_at = judged_at
         self._window = window
         self._judged: dict[tuple[str, str, str], tuple[RegisteredKey, str | None]] = {}
 
@@ -52,7 +52,7 @@ class TrustDesk:
     def _judge_key(self, key: RegisteredKey, principal: Actor) -> str | None:
         if key.principal != principal:
             return f"key {key.key_id} is not registered for {principal.id}"
-        if not key.covers(self._accepted):
+        if not key.covers(self._judged_at):
             return f"key {key.key_id} is not valid at the time of acceptance"
         return None
 

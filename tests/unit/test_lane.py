@@ -50,7 +50,7 @@ async def test_a_command_that_loses_every_race_does_not_take_its_neighbours_alon
         if any(routed.admitted.raw == b"\x03" for routed in batch):
             raise RaceLost("duplicate key")
         answers: tuple[Answer, ...] = tuple(Accepted(routed.admitted.raw) for routed in batch)
-        return Committed(answers, (), (), frozenset(), keys_bound=False)
+        return Committed(answers, (), (), frozenset(), keys_changed=False)
 
     monkeypatch.setattr(lane_module, "accept_transition", accept)
     office: Any = Office(organization_id="urn:org", holder="one-1", key=None, new_id=uuid7_urn)  # type: ignore[arg-type]
