@@ -60,7 +60,7 @@ class Challenge(Document, frozen=True, kw_only=True):
     """What the client signs, as RFC 8785 bytes: exactly these seven members. `expires_at` ends in `+00:00`."""
 
     agent_id: Identifier
-    challenge_id: str
+    challenge_id: Base64Url
     client_nonce: Base64Url
     expires_at: str
     key_id: Identifier

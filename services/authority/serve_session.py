@@ -21,6 +21,7 @@ from psycopg import AsyncConnection
 from contracts.bounds import lease_seconds_max
 from contracts.canonical import ParseFault, canonical_bytes, parse_strict
 from contracts.documents.common import Actor, ActorType
+from contracts.documents.reading import read
 from contracts.identifiers import SessionEpoch
 from contracts.payloads.handshake import (
     Challenge,
@@ -92,7 +93,7 @@ async def serve_session(
 ) -> HandshakeReply | Rejection:
     """Answer one step of the handshake. All failures of the proof look the same on the wire (TRU-5)."""
     try:
-        request = msgspec.convert(parse_strict(raw, handshake_bytes_max), HandshakeRequest)
+        request = read(parse_strict(raw, handshake_bytes_max), HandshakeRequest)
     except ParseFault as fault:
         return reject(Code.PROTOCOL_VIOLATION, str(fault))
     except msgspec.ValidationError as fault:
@@ -175,7 +176,7 @@ async def consume_challenge(
     if named is None:
         return None
     try:
-        challenge = msgspec.convert(parse_strict(named, challenge_bytes_max), Challenge)
+        challenge = read(parse_strict(named, challenge_bytes_max), Challenge)
     except (ParseFault, msgspec.ValidationError):
         return None
     asked = {"organization_id": organization_id, "challenge_id": challenge.challenge_id}
