@@ -397,3 +397,21 @@ def _other(value: Any) -> Any:
         case dict():
             return {**value, "x": 1}
     raise AssertionError(value)
+
+
+@pytest.mark.xfail(strict=True, reason="a known key gets as far as canonicalization, which has a code of its own")
+@pytest.mark.parametrize("number", ["1e400", '"\\ud800"'])
+def test_what_has_no_canonical_bytes_does_not_tell_whether_a_key_exists(number: str) -> None:
+    """TRU-5: any signature at all, over a Command that nobody can sign: one answer for a known and an unknown key."""
+    raw = canonical_bytes({**samples[command], "payload": {"n": "here"}}).replace(b'"here"', number.encode())
+    nobody = OneKey(signer.principal, signer.public_key)
+    nobody.key = RegisteredKey(
+        key_id="urn:weavehold:key:nobody",
+        principal=signer.principal,
+        public_key=bytes(32),
+        valid_from="2026-01-01T00:00:00Z",
+    )
+    known, unknown = admit_one(raw, keys), admit_one(raw, nobody)
+    assert isinstance(known, Refused)
+    assert isinstance(unknown, Refused)
+    assert known.rejection == unknown.rejection
