@@ -5,12 +5,15 @@ import stat
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from contracts.documents.common import Actor, ActorType
+from contracts.key_registry import RegistryEvidence
 from contracts.signature import SigningKey
 from ops.init import (
     FirstKeys,
     InitializationFault,
+    Organization,
     UnusableChoice,
     first_principals,
     initialize,
@@ -18,6 +21,8 @@ from ops.init import (
     organization_id,
     write_key_file,
 )
+from services.authority.audit_registry import read_evidence
+from services.feed.trust_anchors import load_anchors
 from services.process.database import Connection, connect
 
 
@@ -47,11 +52,31 @@ async def test_init_makes_everything_once(connection: Connection, tmp_path: Path
         file = key_file(keys_directory, name)
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert SigningKey.from_file(file).key_id == getattr(made.keys, name).key_id
+    pinned = load_anchors(keys_directory / "anchors.json")
+    registered = await read_registered(connection, made)
+    assert pinned.of(made.organization_id) == registered
     again = await initialize(connection, name="acme", keys_directory=keys_directory)
     assert again.created == ()
+    assert load_anchors(keys_directory / "anchors.json") == pinned
     assert (again.incarnation, again.shard_count) == (made.incarnation, 3)
     assert [key.key_id for key in again.keys] == [key.key_id for key in made.keys]
     assert await counts(connection) == {"organization": 1, "shard": 4, "incarnation": 1, "signing_key": 4}
+
+
+async def read_registered(connection: Connection, made: Organization) -> RegistryEvidence:
+    """The registry's evidence of the authority's key alone."""
+    evidence = await read_evidence(connection, made.organization_id)
+    mine = tuple(binding for binding in evidence.bindings if binding.key_id == made.keys.authority.key_id)
+    return replace(evidence, bindings=mine)
+
+
+async def test_unusable_trust_anchors_are_named(connection: Connection, tmp_path: Path) -> None:
+    """OPS-2: a damaged file is neither overwritten nor passed over."""
+    (tmp_path / "anchors.json").write_text("{")
+    with pytest.raises(InitializationFault, match=r"anchors\.json cannot be used"):
+        await initialize(connection, name="acme", keys_directory=tmp_path)
+    (tmp_path / "anchors.json").unlink()
+    assert "trust anchors of" in (await initialize(connection, name="acme", keys_directory=tmp_path)).created[-1]
 
 
 async def test_what_a_crash_left_is_taken_up(connection: Connection, tmp_path: Path) -> None:
@@ -98,6 +123,8 @@ async def test_two_organizations_live_side_by_side(connection: Connection, tmp_p
     first = await initialize(connection, name="one", keys_directory=tmp_path, shard_count=1)
     second = await initialize(connection, name="two", keys_directory=tmp_path, shard_count=2)
     assert first.incarnation != second.incarnation
+    pinned = load_anchors(tmp_path / "anchors.json")
+    assert [each.organization_id for each in pinned.anchors] == [first.organization_id, second.organization_id]
     assert await counts(connection) == {"organization": 2, "shard": 5, "incarnation": 2, "signing_key": 8}
 
 

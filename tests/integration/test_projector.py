@@ -201,6 +201,7 @@ async def test_unusable_settings_end_a_projector_with_2(planted, board):
     unusable = {
         "WEAVEHOLD_SIGNING_KEY_FILE": (str(owner), "which is no service"),
         "WEAVEHOLD_PROJECTIONS_DIR": ("/dev/null/board", "WEAVEHOLD_PROJECTIONS_DIR is /dev/null/board"),
+        "WEAVEHOLD_TRUST_ANCHORS_FILE": ("absent.json", "WEAVEHOLD_TRUST_ANCHORS_FILE is absent.json"),
     }
     for variable, (value, words) in unusable.items():
         process = board.process(**{variable: value})

@@ -153,6 +153,7 @@ async def test_work_that_this_worker_cannot_do_is_left_to_others(stack, coordina
     ("variables", "words"),
     [
         ({"WEAVEHOLD_SIGNING_KEY_FILE": "absent.json"}, "no key file absent.json"),
+        ({"WEAVEHOLD_TRUST_ANCHORS_FILE": "absent.json"}, "WEAVEHOLD_TRUST_ANCHORS_FILE is absent.json"),
         ({"WEAVEHOLD_WORKER_SLOTS": "0"}, "WEAVEHOLD_WORKER_SLOTS is '0'"),
     ],
 )
