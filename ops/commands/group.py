@@ -121,6 +121,8 @@ def _show_report(console: Console, report: GroupReport) -> None:
     console.print(line(f"head  sequence {report.head.sequence}, chain hash {report.head.chain_hash}"))
     console.print(line(f"      incarnation {report.head.incarnation}"))
     console.print(line("holds " + ", ".join(f"{kind} {amount}" for kind, amount in sorted(report.entities.items()))))
+    if report.mission is None and "key" in report.entities:
+        console.print("This is the history of the key registry; `weavehold keys show` tells how the keys stand.")
     if report.mission is not None:
         mission = report.mission
         console.print(line(f"\u25b8 {mission.title} ({mission.mission_id})"))

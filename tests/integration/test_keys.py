@@ -10,16 +10,17 @@ from typing import Any
 import psycopg
 import pytest
 
-from contracts.command import key_register, key_retire, key_revoke
+from contracts.command import agent_card_register, key_register, key_retire, key_revoke
 from contracts.documents.common import Actor, ActorType
 from contracts.identifiers import GroupSequence
 from contracts.payloads.requests import GroupPage, GroupReplay, heads_request
 from contracts.rejection import Code, Rejection
-from contracts.signature import SigningKey, base64url_text
+from contracts.signature import SigningKey, base64url_text, sign_document
 from contracts.timestamps import format_timestamp, instant
 from ops.bench.workload import register_agent, signed_command
 from ops.group_report import read_group
-from ops.init import Organization, initialize
+from ops.init import Organization, initialize, key_file
+from ops.keys.audit_registry import audit_registry
 from ops.migrate import migrate, roll_back
 from ops.verify.finding import Report
 from ops.verify.verify_keys import verify_keys
@@ -386,6 +387,27 @@ async def test_an_authority_without_a_valid_key_accepts_nothing(
     await verified(database_url, organization)
 
 
+async def test_init_gives_an_authority_without_a_key_another_one(
+    authority: InProcessAuthority, organization: Organization, database_url: str
+) -> None:
+    """RULE-29, TRU-2: nothing can be accepted, so the database's owner binds the next key; the audit mentions it."""
+    first, other = organization.keys.authority, SigningKey.generate(organization.keys.authority.principal)
+    await authority.receipt(registration(organization, other))
+    authority.office.key = other
+    await authority.receipt(revocation(organization, first))
+    await authority.receipt(registration(organization, second_key(organization)))
+    key_file(organization.keys_directory, "authority").unlink()
+    async with await connect(database_url, name="init") as connection:
+        again = await initialize(connection, name="test", keys_directory=organization.keys_directory)
+        authority.office.key = again.keys.authority
+        await authority.receipt(revocation(organization, other))
+        await authority.receipt(post(organization))
+        audit = await audit_registry(connection, organization.organization_id)
+    assert audit.report.ok, audit.report.findings
+    assert audit.notes == ()
+    await verified(database_url, organization)
+
+
 # --- the evidence as a whole -----------------------------------------------------------------------------------------
 
 untriggered = tuple(f"ALTER TABLE {table} DISABLE TRIGGER ALL" for table in ("signing_key", "key_validity"))
@@ -407,6 +429,7 @@ untrusted = {
 contradicting = {
     "another Principal": "UPDATE signing_key SET principal_id = 'urn:weavehold:human:mallory' WHERE key_id = '{key}'",
     "another beginning": "UPDATE signing_key SET valid_from = '2001-01-01T00:00:00Z' WHERE key_id = '{key}'",
+    "no Event": "UPDATE signing_key SET event_id = NULL WHERE key_id = '{key}'",
     "another Event": "UPDATE signing_key SET event_id = 'urn:uuid:other' WHERE key_id = '{key}'",
     "a statement gone": "DELETE FROM key_validity WHERE key_id = '{key}'",
     "a statement moved": "UPDATE key_validity SET valid_until = '2031-01-01T00:00:00Z' WHERE key_id = '{key}'",
@@ -544,10 +567,22 @@ async def test_a_card_binds_and_the_registry_ends(
     """TRU-2: an Agent's key comes with its card and ends by the registry, also in the statement's own shard."""
     agent = SigningKey.generate(Actor(type=ActorType.AGENT, id="urn:weavehold:agent:ada"))
     keys = organization.keys
-    await authority.receipt(register_agent(keys.operator, keys.registry, agent, organization.organization_id))
-    assert refusal_of(await authority.answer(registration(organization, agent))).code is Code.INVALID_COMMAND
-    await authority.receipt(revocation(organization, agent))
+    card = json.loads(register_agent(keys.operator, keys.registry, agent, organization.organization_id))["payload"][
+        "card"
+    ]
+    del card["signature"]
+    card["publicKeys"][0]["validUntil"] = "2040-01-01T00:00:00Z"
+    signed = json.loads(sign_document(card, keys.registry, card["issuedAt"]))
+    await authority.receipt(signed_command(keys.operator, agent_card_register, None, {"card": signed}))
+    assert await standing(database_url, agent) == ("2040-01-01T00:00:00Z", None)
     await verified(database_url, organization)
+    assert refusal_of(await authority.answer(registration(organization, agent))).code is Code.INVALID_COMMAND
+    revoked = await authority.receipt(revocation(organization, agent))
+    assert await standing(database_url, agent) == ("2040-01-01T00:00:00Z", revoked.accepted_at)
+    await verified(database_url, organization)
+    # As a database looks that had the key before bindings named their Event.
+    await run_sql(database_url, *untriggered, f"UPDATE signing_key SET event_id = NULL WHERE key_id = '{agent.key_id}'")
+    assert (await keys_report(database_url, organization)).ok
 
 
 # --- Organizations and migrations ------------------------------------------------------------------------------------
