@@ -265,6 +265,9 @@ _full_decoder: Final = json.JSONDecoder(
 
 # The full road, out.
 
+_ordered_encoder: Final = msgspec.json.Encoder()
+"""Keeps the order of names that it is given."""
+_containers: Final = frozenset({dict, list})
 _utf16_places: Final = bytes({0xEE: 0xF8, 0xEF: 0xF9}.get(byte, byte) for byte in range(256))
 """UTF-8 orders as code points do; with the lead bytes of U+E000…U+FFFF behind all others it orders as UTF-16 does."""
 
@@ -293,13 +296,12 @@ def _plain_form(value: Any) -> Any:
 
 
 def _in_utf16_order(form: dict[str, Any]) -> msgspec.Raw:
-    encode = _plain_encoder.encode
-    members = (encode(name) + b":" + encode(form[name]) for name in sorted(form, key=_utf16_order))
-    return msgspec.Raw(b"{" + b",".join(members) + b"}")
-
-
-def _utf16_order(name: str) -> bytes:
-    return name.encode().translate(_utf16_places)
+    ordered = sorted([(name.encode().translate(_utf16_places), name) for name in form])
+    members = {
+        name: msgspec.Raw(_plain_encoder.encode(item)) if type(item := form[name]) in _containers else item
+        for _, name in ordered
+    }
+    return msgspec.Raw(_ordered_encoder.encode(members))
 
 
 def number_text(value: float) -> str:

@@ -13,14 +13,13 @@ from typing import Any, Final, Self
 import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from nacl._sodium import ffi, lib  # type: ignore[import-not-found] # compiled, without stubs
 from nacl.bindings import (
     crypto_core_ed25519_is_valid_point,
     crypto_sign,
     crypto_sign_keypair,
-    crypto_sign_open,
     crypto_sign_seed_keypair,
 )
-from nacl.exceptions import BadSignatureError
 
 from contracts.canonical import (
     canonical_bytes,
@@ -40,7 +39,8 @@ group_order: Final = 2**252 + 27742317777372353535851937790883648493
 key_file_bytes_max: Final = 4096
 """Bytes of one key file."""
 
-_scalar_top: Final = group_order >> 248
+_open: Final = lib.crypto_sign_open
+_nowhere: Final = ffi.NULL
 _identity: Final = b"\x01" + b"\x00" * 31
 _refused: Final = b"!"
 _to_url: Final = bytes.maketrans(b"+/", b"-_")
@@ -77,12 +77,6 @@ def is_allowed_r(point: bytes) -> bool:
     return point == _identity or is_prime_order_point(point)
 
 
-def is_allowed_s(scalar: bytes) -> bool:
-    """Whether 32 bytes may stand as S: below the group order, little-endian."""
-    # The order is a little above 2^252, so the highest byte settles nearly every S.
-    return scalar[-1] < _scalar_top or int.from_bytes(scalar, "little") < group_order
-
-
 def verify_ed25519(public_key: bytes, message: bytes, signature: bytes) -> bool:
     """Whether `signature` (64 raw bytes) is `public_key`'s (32 raw bytes, prime-order) over `message`.
 
@@ -92,11 +86,10 @@ def verify_ed25519(public_key: bytes, message: bytes, signature: bytes) -> bool:
         return False
     if signature.startswith(_identity):
         return _verify_with_identity_r(public_key, message, signature)
-    try:
-        crypto_sign_open(signature + message, public_key)
-    except BadSignatureError:
-        return False
-    return True
+    signed = signature + message
+    # The function behind nacl.bindings.crypto_sign_open, which would allocate and copy the message out again.
+    opened: int = _open(_nowhere, _nowhere, signed, len(signed), public_key)
+    return opened == 0
 
 
 def _verify_with_identity_r(public_key: bytes, message: bytes, signature: bytes) -> bool:

@@ -32,8 +32,8 @@ from contracts.documents.schemas import document_types
 from contracts.rejection import Code
 from contracts.signature import (
     base64url_bytes,
+    group_order,
     is_allowed_r,
-    is_allowed_s,
     is_prime_order_point,
     public_key_bytes,
     signature_bytes,
@@ -41,10 +41,12 @@ from contracts.signature import (
 )
 from contracts.timestamps import Instant, instant, order_text_in_utc
 
-boundaries_remembered_max: Final = 16_384
-"""Boundaries of key validity whose exact value one process remembers."""
+intervals_remembered_max: Final = 16_384
+"""Intervals of key validity that one process remembers in the form in which they are compared."""
 keys_remembered_max: Final = 16_384
 """Public keys that one process remembers as checked."""
+_order_top: Final = group_order >> 248
+"""The highest byte of the group order. An S with a lower one is below the order: nearly every S is."""
 
 
 class Stage(Enum):
@@ -95,11 +97,8 @@ class RegisteredKey(Struct, frozen=True, kw_only=True):
 
     def covers_order_text(self, moment: str) -> bool:
         """`covers` the instant of this order text."""
-        if moment < _boundary(self.valid_from):
-            return False
-        if self.valid_until is not None and moment >= _boundary(self.valid_until):
-            return False
-        return self.revoked_at is None or moment < _boundary(self.revoked_at)
+        start, end = _interval(self.valid_from, self.valid_until, self.revoked_at)
+        return start <= moment < end
 
 
 class RegistryFault(Exception):
@@ -175,7 +174,8 @@ def verify_parsed(kind: DocumentKind, document: Any, keys: KeyResolver) -> Verif
 class _Form:
     """How the documents of one kind are read, from parsed JSON or at once from bytes, and taken apart.
 
-    `shape` is the Struct of the kind, `decoder` reads it from bytes, `rule` names its signer and protected time.
+    `shape` is the Struct of the kind, `decoder` reads it from bytes, `rule` names its signer and protected time,
+    `behind_signature` has the members whose names sort after `signature`, each with its attribute of the Struct.
     """
 
     def __init__(self, kind: DocumentKind) -> None:
@@ -184,16 +184,7 @@ class _Form:
         self.shape = document_types[kind.value]
         self.decoder = msgspec.json.Decoder(self.shape)
         attributes = {field.encode_name: field.name for field in msgspec.structs.fields(self.shape)}
-        self._behind = tuple(members_behind_signature(attributes).items())
-
-    def cut_signature(self, whole: bytes, typed: Any) -> bytes:
-        """What the signature covers, cut out of the canonical bytes that `typed` was decoded from."""
-        behind = {}
-        for name, attribute in self._behind:
-            value = getattr(typed, attribute)
-            if value is not UNSET:
-                behind[name] = value
-        return cut_signature(whole, typed.signature, behind)
+        self.behind_signature = tuple(members_behind_signature(attributes).items())
 
 
 def _verify_typed(
@@ -219,7 +210,7 @@ def _envelope_fault(value: bytes, created_at: str, protected: str) -> str | None
         return f"the protected time {created_at} is not in UTC with an uppercase Z"
     if len(value) != signature_bytes:
         return f"the signature has {len(value)} bytes, not {signature_bytes}"
-    if not is_allowed_s(value[public_key_bytes:]):
+    if value[-1] >= _order_top and int.from_bytes(value[public_key_bytes:], "little") >= group_order:
         return "S is not below the group order"
     return None
 
@@ -238,7 +229,7 @@ def _verify_signed(
     if key_fault := _key_fault(key, form.rule.signer(typed), signature.created_at):
         return VerificationFailure(Stage.KEY_RESOLUTION, key_fault)
     try:
-        canonical = form.cut_signature(source, typed) if isinstance(source, bytes) else signing_bytes(source)
+        canonical = _cut(form, typed, source) if isinstance(source, bytes) else signing_bytes(source)
     except CanonicalizationFault as fault:
         return VerificationFailure(Stage.CANONICALIZATION, str(fault))
     if not verify_ed25519(key.public_key, canonical, value):
@@ -253,6 +244,12 @@ def _verify_signed(
         typed=typed,
         source=source,
     )
+
+
+def _cut(form: _Form, typed: Any, whole: bytes) -> bytes:
+    """The signing bytes, out of the canonical bytes that `typed` was decoded from."""
+    found = {name: getattr(typed, attribute) for name, attribute in form.behind_signature}
+    return cut_signature(whole, typed.signature, {name: value for name, value in found.items() if value is not UNSET})
 
 
 def _key_fault(key: RegisteredKey, signer: Actor | None, protected: str) -> str | None:
@@ -272,11 +269,13 @@ def _key_fault(key: RegisteredKey, signer: Actor | None, protected: str) -> str 
     return None
 
 
-@lru_cache(maxsize=boundaries_remembered_max)
-def _boundary(text: str) -> str:
-    """The order text of a boundary as registered. Raises ValueError when it is no timestamp."""
-    return instant(text).order_text
+@lru_cache(maxsize=intervals_remembered_max)
+def _interval(valid_from: str, valid_until: str | None, revoked_at: str | None) -> tuple[str, str]:
+    """Order texts between which a key with these boundaries is valid. Raises ValueError for a malformed one."""
+    ends = [instant(end).order_text for end in (valid_until, revoked_at) if end is not None]
+    return instant(valid_from).order_text, min(ends, default=_behind_all_instants)
 
 
+_behind_all_instants: Final = "\x7f"
 _is_strong: Final = lru_cache(maxsize=keys_remembered_max)(is_prime_order_point)
 _forms: Final = {kind.value: _Form(kind) for kind in DocumentKind}

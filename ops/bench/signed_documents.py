@@ -43,9 +43,13 @@ class SignedCommands(Struct, frozen=True, kw_only=True):
     raws: list[bytes]
     keys: Mapping[str, RegisteredKey]
 
-    def resolve(self, key_id: str) -> RegisteredKey | None:
-        """The key of this ID: the registry of a benchmark. A KeyResolver."""
-        return self.keys.get(key_id)
+
+class Registry:
+    """The keys of a benchmark, looked up in a dict. A KeyResolver."""
+
+    def __init__(self, keys: Mapping[str, RegisteredKey]) -> None:
+        """`keys` are by key ID."""
+        self.resolve = keys.get
 
 
 class _Maker:

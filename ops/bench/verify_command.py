@@ -20,7 +20,7 @@ from contracts.signature import base64url_bytes
 from contracts.verification import Verified, verify_document
 from ops.bench.interleave import interleave, pairs_counted, pairs_of_warming
 from ops.bench.measurement import Measurement, measured
-from ops.bench.signed_documents import SignedCommands, sign_commands
+from ops.bench.signed_documents import Registry, sign_commands
 
 slice_size: Final = 300
 """Commands of one slice: some 30 ms."""
@@ -43,11 +43,12 @@ async def measure() -> Measurement:
 def compare(size: int) -> Measurement:
     """Compare on slices of `size` Commands, microseconds per Command."""
     commands = sign_commands(size * (pairs_of_warming + pairs_counted))
-    signed = [_prepare(commands, raw) for raw in commands.raws]
+    registry = Registry(commands.keys)
+    signed = [_prepare(raw, registry) for raw in commands.raws]
     slices = [signed[start : start + size] for start in range(0, len(signed), size)]
 
     def verify(item: _Signed) -> None:
-        outcome = verify_document(DocumentKind.COMMAND, item.raw, commands, command_bytes_max)
+        outcome = verify_document(DocumentKind.COMMAND, item.raw, registry, command_bytes_max)
         if type(outcome) is not Verified:
             raise RuntimeError(f"a Command of the benchmark is refused: {outcome}")
 
@@ -61,9 +62,11 @@ def compare(size: int) -> Measurement:
     return measured("verify-command", "µs", pairs, target, notes, better="lower")
 
 
-def _prepare(commands: SignedCommands, raw: bytes) -> _Signed:
-    outcome = verify_document(DocumentKind.COMMAND, raw, commands, command_bytes_max)
+def _prepare(raw: bytes, registry: Registry) -> _Signed:
+    outcome = verify_document(DocumentKind.COMMAND, raw, registry, command_bytes_max)
     if not isinstance(outcome, Verified):
         raise TypeError(f"a Command of the benchmark is refused: {outcome}")
     value = base64url_bytes(outcome.document["signature"]["value"]) or b""
-    return _Signed(raw, value + outcome.canonical, commands.keys[outcome.key_id].public_key)
+    key = registry.resolve(outcome.key_id)
+    assert key is not None  # noqa: S101 - it has just verified
+    return _Signed(raw, value + outcome.canonical, key.public_key)

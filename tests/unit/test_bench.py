@@ -13,7 +13,7 @@ from ops.bench import canonicalize, verify_command
 from ops.bench.interleave import interleave, pairs_of_warming
 from ops.bench.measurement import measured
 from ops.bench.run import benchmarks
-from ops.bench.signed_documents import sign_commands, sign_plain_commands
+from ops.bench.signed_documents import Registry, sign_commands, sign_plain_commands
 from ops.cli import app
 
 
@@ -42,7 +42,8 @@ def test_slices_take_turns() -> None:
 def test_commands_of_a_benchmark_differ_and_verify() -> None:
     """No two share bytes, hash or time: nothing remembered of one serves another. Sizes are those of real Commands."""
     commands = sign_commands(45)
-    outcomes = [verify_document(DocumentKind.COMMAND, raw, commands, command_bytes_max) for raw in commands.raws]
+    registry = Registry(commands.keys)
+    outcomes = [verify_document(DocumentKind.COMMAND, raw, registry, command_bytes_max) for raw in commands.raws]
     verified = [outcome for outcome in outcomes if isinstance(outcome, Verified)]
     assert len(verified) == len({one.signing_hash for one in verified}) == len({one.protected_time for one in verified})
     assert len(verified) == 45

@@ -15,7 +15,6 @@ from contracts.signature import (
     base64url_text,
     group_order,
     is_allowed_r,
-    is_allowed_s,
     is_prime_order_point,
     sign_document,
     verify_ed25519,
@@ -60,13 +59,6 @@ def test_s_at_or_above_the_order_is_refused() -> None:
     for multiple in (1, 2):
         malleable = good[:32] + (s + multiple * group_order).to_bytes(32, "little")
         assert not verify_ed25519(key.public_key, message, malleable)
-
-
-@given(st.one_of(st.integers(0, 2**256 - 1), st.integers(-3, 3).map(lambda near: group_order + near)))
-@settings(max_examples=200, deadline=None)
-def test_s_is_allowed_below_the_order(s: int) -> None:
-    """TRU-1: whether or not its highest byte settles it."""
-    assert is_allowed_s(s.to_bytes(32, "little")) == (s < group_order)
 
 
 def test_the_equation_is_checked_without_cofactor() -> None:

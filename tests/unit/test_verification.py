@@ -204,6 +204,14 @@ def test_signature_envelope(name: str) -> None:
     assert stage_of({**document, "payload": {"x": "\ud800"}}) is Stage.SIGNATURE_ENVELOPE
 
 
+@given(st.integers(0, 2**256 - 1) | st.integers(-3, 3).map(lambda near: group_order + near))
+@settings(max_examples=100, deadline=None)
+def test_s_is_below_the_order(s: int) -> None:
+    """TRU-1: whether or not its highest byte settles it."""
+    expected = Stage.SIGNATURE if s < group_order else Stage.SIGNATURE_ENVELOPE
+    assert stage_of(with_signature(value=value_of(s=s))) is (None if s == s_of_post else expected)
+
+
 def test_padding_is_already_no_base64url_of_the_schema() -> None:
     """TRU-1: padded base64url fails at the schema, with the schema's error."""
     outcome = outcome_of(with_signature(value=post.document["signature"]["value"] + "=="))
