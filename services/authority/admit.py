@@ -3,16 +3,15 @@
 import hashlib
 from collections.abc import Sequence
 
-from msgspec import UNSET
-
 from contracts.bounds import command_bytes_max
 from contracts.command import Command
 from contracts.document_kinds import DocumentKind
 from contracts.rejection import Code, reject
 from contracts.verification import KeyResolver, VerificationFailure, Verified, verify_document, verify_parsed
-from services.authority.admitted import Admitted, AuthenticationFailure, Refused, SignedFact
+from services.authority.admitted import Admitted, Refused, SignedFact
 from services.authority.decide import nested_documents
 from services.authority.key_cache import KeysUnavailable
+from services.authority.refuse_document import refuse_document
 from services.process.logs import get_log
 
 log = get_log(__name__)
@@ -28,14 +27,14 @@ def admit_one(raw: bytes, keys: KeyResolver) -> Admission:
         return Refused(reject(Code.PROTOCOL_VIOLATION, f"{excess}: publish large content as an Artifact"))
     verified = verify_document(DocumentKind.COMMAND, raw, keys, command_bytes_max)
     if isinstance(verified, VerificationFailure):
-        return _refused(raw, verified, None)
+        return refuse_document(raw, verified)
     command = verified.typed
     assert isinstance(command, Command)  # noqa: S101 - the Struct of this document kind
     nested: list[SignedFact] = []
     for kind, document in nested_documents(command):
         inner = verify_parsed(kind, document, keys)
         if isinstance(inner, VerificationFailure):
-            return _refused(raw, inner, command)
+            return refuse_document(raw, inner, command.action_id)
         nested.append(_fact(inner))
     return Admitted(raw=raw, command=command, fact=_fact(verified), nested=tuple(nested))
 
@@ -47,20 +46,6 @@ def _fact(verified: Verified) -> SignedFact:
         key_id=verified.key_id,
         principal=verified.principal,
     )
-
-
-def _refused(raw: bytes, failure: VerificationFailure, command: Command | None) -> Refused:
-    related = UNSET if command is None else command.action_id
-    if failure.stage.wire_code is not Code.AUTH_INVALID_SIGNATURE:
-        return Refused(reject(failure.stage.wire_code, failure.reason, related_action_id=related))
-    audit = AuthenticationFailure(
-        stage=failure.stage.value,
-        reason=failure.reason,
-        actor_id=None if command is None else command.actor.id,
-        action_id=None if command is None else command.action_id,
-        document_sha256=hashlib.sha256(raw).digest(),
-    )
-    return Refused(reject(Code.AUTH_INVALID_SIGNATURE, "signed document rejected"), audit)
 
 
 def admit_batch(raws: Sequence[bytes], keys: KeyResolver) -> list[Admission]:

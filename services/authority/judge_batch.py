@@ -39,6 +39,7 @@ from services.authority.organization_rows import (
     record_organization_event,
 )
 from services.authority.recheck_trust import TrustDesk
+from services.authority.refuse_document import rejected_words
 
 misrouted_retry_ms: Final = 100
 """What the sender of a Command that reached the wrong shard's lane waits for."""
@@ -134,7 +135,7 @@ class BatchJudge:
             return known
         if failure := self._trust.distrust(admitted):
             self.outcome.failures.append(failure)
-            return reject(Code.AUTH_INVALID_SIGNATURE, "signed document rejected")
+            return reject(Code.AUTH_INVALID_SIGNATURE, rejected_words)
         if ends_key(routed) and self.outcome.receipts:
             message = f"{command.kind} ends a key and must come first in its batch; send the same Command again"
             return reject(Code.BACKPRESSURE, message, retryable=True, retry_after_ms=misrouted_retry_ms)

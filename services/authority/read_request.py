@@ -28,6 +28,7 @@ from services.authority.audit_failure import audit_failure
 from services.authority.freshness import Freshness
 from services.authority.key_book import registered_key
 from services.authority.key_cache import KeyRegistryCache
+from services.authority.refuse_document import refuse_document, rejected_words
 from services.process.database import Pool
 from services.process.statements import load
 
@@ -110,16 +111,11 @@ async def _verify(keys: KeyRegistryCache, raw: bytes) -> Verified | Verification
 
 
 async def _refuse_document(pool: Pool, organization_id: str, raw: bytes, failure: VerificationFailure) -> Rejection:
-    """What the wire may know of a failed stage; what it may not know is audited (TRU-5)."""
-    code = failure.stage.wire_code
-    if code is not Code.AUTH_INVALID_SIGNATURE:
-        return reject(code, failure.reason)
-    record = AuthenticationFailure(
-        stage=failure.stage.value, reason=failure.reason, document_sha256=hashlib.sha256(raw).digest()
-    )
-    async with pool.connection() as connection:
-        await audit_failure(connection, organization_id, record)
-    return reject(code, "signed document rejected")
+    refused = refuse_document(raw, failure)
+    if refused.failure is not None:
+        async with pool.connection() as connection:
+            await audit_failure(connection, organization_id, refused.failure)
+    return refused.rejection
 
 
 async def _believe(
@@ -147,7 +143,7 @@ async def _believe(
         document_sha256=hashlib.sha256(raw).digest(),
     )
     await audit_failure(connection, trust.organization_id, record)
-    return reject(Code.AUTH_INVALID_SIGNATURE, "signed document rejected")
+    return reject(Code.AUTH_INVALID_SIGNATURE, rejected_words)
 
 
 def _key_fault(row: list[Any], judged_at: datetime) -> str | None:

@@ -1,5 +1,7 @@
 """Trust judged again under the locks: keys as they stand now, the admission log, freshness (RULE-06, TRU-4, TRU-6)."""
 
+import hashlib
+
 from contracts.admission import admission_stage
 from contracts.documents.common import Actor
 from contracts.timestamps import Instant
@@ -64,5 +66,5 @@ def _failure(stage: str, reason: str, admitted: Admitted) -> AuthenticationFailu
         key_id=admitted.fact.key_id,
         actor_id=admitted.command.actor.id,
         action_id=admitted.command.action_id,
-        document_sha256=admitted.fact.signing_hash,
+        document_sha256=hashlib.sha256(admitted.raw).digest(),
     )
