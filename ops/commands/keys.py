@@ -117,8 +117,8 @@ def rotate(
 ) -> None:
     """Give a key file a new key while its holder works on; the old key ends after the overlap.
 
-    An authority process takes the new key up within seconds, without a restart; others when they start next. A call
-    that was interrupted is finished by calling it again.
+    An authority process takes the new key up within seconds, without a restart; others when they start next. Copies of
+    the file elsewhere must be replaced within the overlap. A call that was interrupted is finished by calling it again.
 
     \b
     Examples:

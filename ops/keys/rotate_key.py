@@ -102,8 +102,9 @@ async def rotate_key(
             registrar.sign_with(after)
         ends = await _retire(registrar, before, previous_file(file), overlap_seconds)
         progress(Step.RETIREMENT_STATED)
-        previous_file(file).unlink()
-        sync_directory(file.parent)
+        with _writable(file):
+            previous_file(file).unlink()
+            sync_directory(file.parent)
     return Rotated(
         file=str(file),
         principal=after.principal,
@@ -128,12 +129,14 @@ async def _replace(
     except CommandFault as fault:
         raise CommandFault(f"{fault}: remove {waiting} and rotate again") from fault
     progress(Step.SUCCESSOR_REGISTERED)
-    kept.unlink(missing_ok=True)
-    os.link(file, kept)
-    sync_directory(file.parent)
+    with _writable(file):
+        kept.unlink(missing_ok=True)
+        os.link(file, kept)
+        sync_directory(file.parent)
     progress(Step.PREVIOUS_KEPT)
-    waiting.replace(file)
-    sync_directory(file.parent)
+    with _writable(file):
+        waiting.replace(file)
+        sync_directory(file.parent)
     progress(Step.FILE_REPLACED)
     return successor, not made
 
@@ -167,6 +170,16 @@ def rotatable_key(file: Path) -> SigningKey:
 
 def _load_if_there(file: Path) -> SigningKey | None:
     return rotatable_key(file) if file.exists() else None
+
+
+@contextmanager
+def _writable(file: Path) -> Iterator[None]:
+    """A step on files; raises CommandFault when it cannot be done."""
+    try:
+        yield
+    except OSError as fault:
+        problem = f"beside {file} nothing can be written: {fault.strerror}"
+        raise CommandFault(f"{problem}. Make room and {file.parent} writable, then rotate again") from fault
 
 
 @contextmanager

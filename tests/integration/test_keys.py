@@ -24,6 +24,8 @@ from ops.keys.audit_registry import audit_registry
 from ops.migrate import migrate, roll_back
 from ops.verify.finding import Report
 from ops.verify.verify_keys import verify_keys
+from ops.verify.verify_log import LogVerifier
+from services.authority import audit_registry as audit_module
 from services.authority.admission_pool import AdmissionPool
 from services.authority.admitted import Admitted, Refused
 from services.authority.audit_registry import RegistryAuditor
@@ -49,6 +51,7 @@ from tests.authority_rig import (
     verified,
     with_groups,
 )
+from tests.relay_rig import eventually
 
 operator_two = SigningKey.generate(Actor(type=ActorType.SERVICE, id="urn:weavehold:service:operator"))
 
@@ -495,6 +498,55 @@ async def test_while_the_evidence_is_not_valid_nothing_is_accepted(
     assert await auditor.check() == READY
     await authority.receipt(post(organization))
     await verified(database_url, organization)
+
+
+async def test_a_change_that_nobody_announced_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+    authority: InProcessAuthority,
+    organization: Organization,
+    database_url: str,
+    ending: SigningKey,
+) -> None:
+    """TRU-2: the registry is examined again after a while, told or not."""
+    monkeypatch.setattr(audit_module, "examination_seconds_max", 0.1)
+    monkeypatch.setattr(audit_module, "look_seconds", 0.02)
+    auditor = RegistryAuditor(
+        authority.office, KeyRegistryCache(authority.pool, organization.organization_id), authority.pool
+    )
+    running = asyncio.create_task(auditor.run(lambda: None))
+
+    async def trusted() -> bool:
+        return authority.office.registry_fault is None
+
+    async def distrusted() -> bool:
+        return ending.key_id in (authority.office.registry_fault or "")
+
+    try:
+        await eventually(trusted, 10, "the first examination")
+        await run_sql(database_url, *untriggered, untrusted["weak key"].format(key=ending.key_id))
+        await eventually(distrusted, 10, "the next examination")
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_an_event_signed_outside_its_keys_interval_is_found(
+    authority: InProcessAuthority, organization: Organization, database_url: str
+) -> None:
+    """TRU-2, NEW-5: verification judges each Event's key at the Event's time."""
+    [(last,)] = await rows(database_url, "SELECT max(position) FROM event_log WHERE shard_id = 0")
+    await run_sql(
+        database_url,
+        *untriggered,
+        "UPDATE signing_key SET valid_from = '2999-01-01T00:00:00Z' "
+        "WHERE principal_id = 'urn:weavehold:service:authority'",
+    )
+    report = Report()
+    async with await connect(database_url, name="verify") as connection:
+        await LogVerifier(connection, organization.organization_id, report).verify()
+    assert {found.check for found in report.findings} == {"signature"}
+    assert all("was not valid at" in found.message for found in report.findings)
+    assert report.found == report.examined["signature"] > last
 
 
 @pytest.mark.parametrize("damage", contradicting)

@@ -3,7 +3,11 @@
 import asyncio
 import itertools
 import json
+import os
+import pty
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -384,6 +388,50 @@ async def test_an_interrupted_rotation_is_finished_by_the_next_call(stack, tmp_p
     if whose == "ada":
         [only] = [key for key in (await weavehold(stack, "keys", "show", ada.id, "--json")).json["keys"] if key == new]
         assert only["keyId"] == after.key_id
+
+
+async def test_a_key_that_was_never_registered_is_replaced_and_named(stack, tmp_path):
+    """TRU-2, OPS-2: the new key is in place; what cannot be retired is said, with the way out."""
+    file = tmp_path / "unknown.json"
+    write_key_file(file, SigningKey.generate(ada))
+    before = SigningKey.from_file(file).key_id
+    call = ("keys", "rotate", str(file), "--json")
+    for _ in range(2):
+        ran = await weavehold(stack, *call)
+        assert (ran.code, f"{before} was not retired" in ran.json["fault"]) == (1, True)
+        assert str(previous_file(file)) in ran.json["fault"]
+    after = SigningKey.from_file(file).key_id
+    assert (await key_line(stack, after))["standing"] == "valid"
+    previous_file(file).unlink()
+    done = await weavehold(stack, *call)
+    assert (done.code, done.json["before"], done.json["resumed"]) == (0, after, False)
+
+
+@pytest.mark.parametrize(("said", "code"), [("n", 1), ("y", 0)])
+async def test_a_person_is_asked_before_a_revocation(stack, tmp_path, said, code):
+    """OPS-2: on a terminal the command says what it means and waits for an answer."""
+    _, made = await registered(stack, tmp_path)
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, f"{said}\n".encode())
+        done = await asyncio.to_thread(
+            subprocess.run,
+            [sys.executable, "-m", "ops.cli", "keys", "revoke", made.json["keyId"], "--reason", "lost", "--json"],
+            env={**os.environ, **stack.variables},
+            stdin=theirs,
+            capture_output=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert done.returncode == code, done.stderr
+    assert b"for good?" in done.stderr
+    [answer] = done.stdout.decode().splitlines()
+    assert ("revokedAt" in json.loads(answer)) == (said == "y")
+    line = await key_line(stack, made.json["keyId"])
+    assert line["standing"] == ("revoked" if said == "y" else "valid")
 
 
 async def test_one_rotation_at_a_time(stack, tmp_path):

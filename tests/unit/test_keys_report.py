@@ -78,9 +78,7 @@ authority = first_principals["authority"]
 def test_a_registry_that_goes_on_by_itself_needs_no_note() -> None:
     """TRU-2: ended keys, far ends and one key beside the history are nothing to mention."""
     lasting = key("a", authority, event_id=None)
-    assert (
-        notes(key("a", authority, event_id=None), key("b"), key("c", valid_until=far), key("d", revoked_at=now)) == []
-    )
+    assert notes(lasting, key("b"), key("c", valid_until=far), key("d", revoked_at=now)) == []
 
 
 def test_ends_that_come_soon_are_mentioned() -> None:
