@@ -34,7 +34,7 @@ _formats: Final = ((timestamp_pattern, "date-time"), (uri_pattern, "uri"))
 
 def json_schema(kind: str) -> Schema:
     """The schema of one of `kinds`, self-contained. Raises KeyError for another name."""
-    writer = _Writer()
+    writer = SchemaWriter()
     if kind == common:
         about: Schema = {"description": "Parts that the documents share."}
         for part in common_parts.values():
@@ -48,7 +48,7 @@ def json_schema(kind: str) -> Schema:
     return {**head, **about, "$defs": dict(sorted(writer.definitions.items()))}
 
 
-class _Writer:
+class SchemaWriter:
     """Writes types as schemas and gathers the definitions that they refer to."""
 
     def __init__(self) -> None:

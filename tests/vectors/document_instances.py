@@ -1,19 +1,19 @@
-"""Valid instances of the protocol's schemas for property tests, read from the schemas themselves.
+"""Valid instances of the protocol's schemas, read from the schemas themselves.
 
-`instances(name)` draws every member from its sub-schema and then mends what conditional rules still miss, so nearly
-all instances are valid; the judge of `protocol_schemas` has the last word.
+`instance` chooses every member from its sub-schema and then mends what conditional rules still miss, so nearly all
+instances are valid; the judges of `document_judges` have the last word. A subject is what is named there.
 """
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Sequence
+import random
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, Protocol
 
-from hypothesis import strategies as st
+from tests.vectors.compiled_schemas import equality
+from tests.vectors.document_judges import fast_judge, slow_judge
+from tests.vectors.protocol_schemas import schema
 
-from tests.vectors.protocol_schemas import schema, validator
-
-Draw = Callable[[st.SearchStrategy[Any]], Any]
 Place = tuple[str | int, ...]
 """Where a value stands in an instance."""
 Located = tuple[str, dict[str, Any]]
@@ -23,12 +23,17 @@ items_max: Final = 3
 """Items in a drawn array."""
 mending_rounds_max: Final = 12
 """How often an instance is mended before it is taken as it is."""
+forms_drawn: Final = 3
+"""Instances that stand for a subject without a choice at its root."""
+free_depth_max: Final = 100
+"""Levels of the deepest free JSON; the strict parser takes 128 in all."""
 
 times: Final = (
     "2026-07-15T00:00:00Z",
     "2026-07-15t00:00:00.123456789z",
     "0001-01-01T00:00:00+23:59",
     "2024-02-29T23:59:59.000-11:30",
+    "9999-12-31T23:59:59.99999999999999999999+00:00",
 )
 uris: Final = (
     "urn:weavehold:thing:one",
@@ -36,6 +41,8 @@ uris: Final = (
     "https://user:pw@example.org:8080/a/b;c?d=e#f",
     "https://[2001:db8::7]/",
     "file:///x%20y",
+    "urn:x:%C3%A9",
+    "a://[v1.x:y]:0?#",
     "sha256:" + "a" * 64,
 )
 texts_of_pattern: Final = {
@@ -59,27 +66,11 @@ texts_of_pattern: Final = {
 }
 """Some texts of every pattern in the schemas; the patterns themselves are compared sign by sign elsewhere."""
 
-any_json: Final = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=4), inner, max_size=2),
-    max_leaves=4,
-)
-
-
-def normalized(value: Any) -> Any:
-    """`value` with the numbers of the strict parser: integral binary64 within ±(2^53-1) are int, all others float."""
-    if isinstance(value, dict):
-        return {name: normalized(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [normalized(item) for item in value]
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return value
-    number = float(value)
-    return int(number) if number.is_integer() and abs(number) <= 2**53 - 1 else number
+odd_scalars: Final[tuple[Any, ...]] = (
+    None, True, False, 0, -1, 1.0, 0.5, -0.0, 5e-324, 1e300, 2**53 - 1, 2**53, -(2**53), 10**30, "", "é", "\u0000",
+    "\ud800", "\udc00\ud800", "\U0001f600", "\u2028\ufeff", "x" * 300,
+)  # fmt: skip
+odd_names: Final = ("", "a", "A", "__proto__", "é", "\ud800", "\U0001f600", "\uffff", "1", "$ref", "a b")
 
 
 class Chooser(Protocol):
@@ -98,23 +89,44 @@ class Chooser(Protocol):
         """Whether to include an optional member."""
 
 
-class Drawn:
-    """Decides by hypothesis."""
+class Chance:
+    """Decides by chance: the same random numbers make the same instances."""
 
-    def __init__(self, draw: Draw) -> None:
-        self._draw = draw
+    def __init__(self, chance: random.Random, optional_share: float = 0.5) -> None:
+        self._chance = chance
+        self._optional_share = optional_share
 
     def pick(self, options: Sequence[Any]) -> Any:
-        return self._draw(st.sampled_from(options))
+        return self._chance.choice(options)
 
     def size(self, least: int) -> int:
-        return int(self._draw(st.integers(least, items_max)))
+        return self._chance.randint(least, items_max)
 
     def free(self) -> Any:
-        return self._draw(any_json)
+        if self._chance.random() < 0.05:
+            return nested(self._chance.randrange(free_depth_max), self._chance)
+        return free_json(self._chance, 3)
 
     def takes_optional(self) -> bool:
-        return bool(self._draw(st.booleans()))
+        return self._chance.random() < self._optional_share
+
+
+def free_json(chance: random.Random, depth: int) -> Any:
+    """Any JSON value of at most `depth` levels."""
+    kind = chance.random()
+    if depth == 0 or kind < 0.5:
+        return chance.choice(odd_scalars)
+    if kind < 0.7:
+        return [free_json(chance, depth - 1) for _ in range(chance.randrange(4))]
+    return {chance.choice(odd_names): free_json(chance, depth - 1) for _ in range(chance.randrange(4))}
+
+
+def nested(depth: int, chance: random.Random) -> Any:
+    """Arrays in objects in arrays, `depth` levels."""
+    value: Any = chance.choice(odd_scalars)
+    for _ in range(depth):
+        value = [value] if chance.random() < 0.5 else {"in": value}
+    return value
 
 
 class Plain:
@@ -133,10 +145,22 @@ class Plain:
         return False
 
 
-@st.composite
-def instances(draw: Draw, name: str) -> Any:
-    """A nearly always valid instance of the schema `name`."""
-    return mended(name, _value(Drawn(draw), (name, schema(name))))
+def instance(subject: str, chooser: Chooser) -> Any:
+    """A nearly always valid instance of a subject."""
+    return mended(subject, _value(chooser, root(subject)))
+
+
+def wholes(subject: str, chooser: Chooser) -> list[Any]:
+    """An instance of every form of a subject: of each choice at its root, and several where arrays hold choices."""
+    file, part = root(subject)
+    forms = [(file, form) for form in part.get("oneOf", [part] * forms_drawn)]
+    return [mended(subject, _value(chooser, form)) for form in forms]
+
+
+def root(subject: str) -> Located:
+    """The whole schema of a subject."""
+    name, _, part = subject.partition("/")
+    return name, schema(name)["$defs"][part] if part else schema(name)
 
 
 def plain_value(located: Located) -> Any:
@@ -178,10 +202,12 @@ def _object(chooser: Chooser, file: str, part: dict[str, Any]) -> dict[str, Any]
     if "propertyNames" in part:
         names = {chooser.pick(uris) for _ in range(chooser.size(0))}
         return {name: _value(chooser, (file, part["additionalProperties"])) for name in sorted(names)}
+    if "properties" not in part:
+        return {chooser.pick(odd_names): chooser.free() for _ in range(chooser.size(0))}
     required = part.get("required", ())
     return {
         name: _value(chooser, (file, sub))
-        for name, sub in part.get("properties", {}).items()
+        for name, sub in part["properties"].items()
         if name in required or chooser.takes_optional()
     }
 
@@ -190,7 +216,7 @@ def _array(chooser: Chooser, file: str, part: dict[str, Any]) -> list[Any]:
     items = [_value(chooser, (file, part["items"])) for _ in range(chooser.size(part.get("minItems", 0)))]
     if not part.get("uniqueItems"):
         return items
-    return list({json.dumps(normalized(item), sort_keys=True): item for item in items}.values())
+    return list({equality(item): item for item in items}.values())
 
 
 def _texts(part: dict[str, Any]) -> Sequence[str]:
@@ -207,13 +233,13 @@ def _texts(part: dict[str, Any]) -> Sequence[str]:
 # Mending what conditional rules still miss.
 
 
-def mended(name: str, instance: Any) -> Any:
+def mended(subject: str, instance: Any) -> Any:
     """The instance with what the schema's conditional rules want added, set or taken away."""
     for _ in range(mending_rounds_max):
-        faults = [fault for error in validator(name).iter_errors(instance) for fault in _leaves(error)]
-        if not faults:
+        if fast_judge(subject, "given")(instance):
             break
-        instance = _mend(name, instance, faults[0])
+        faults = [fault for error in slow_judge(subject, "given").iter_errors(instance) for fault in _leaves(error)]
+        instance = _mend(subject, instance, faults[0])
     return instance
 
 
@@ -225,12 +251,12 @@ def _leaves(error: Any) -> Iterator[Any]:
         yield error
 
 
-def _mend(name: str, instance: Any, fault: Any) -> Any:
+def _mend(subject: str, instance: Any, fault: Any) -> Any:
     place = tuple(fault.absolute_path)
     wanted = fault.validator_value
     match fault.validator:
         case "required":
-            file, part = schema_at(name, instance, place)
+            file, part = schema_at(subject, instance, place)
             absent = [member for member in wanted if member not in fault.instance]
             holder = {member: plain_value((file, part["properties"][member])) for member in absent}
             return replaced(instance, place, {**fault.instance, **holder})
@@ -242,7 +268,7 @@ def _mend(name: str, instance: Any, fault: Any) -> Any:
         case "enum":
             return replaced(instance, place, wanted[0])
         case "minItems":
-            file, part = schema_at(name, instance, place)
+            file, part = schema_at(subject, instance, place)
             return replaced(instance, place, [*fault.instance, plain_value((file, part["items"]))])
         case _:
             return instance
@@ -263,9 +289,9 @@ def resolved(located: Located) -> Located:
     return file, part
 
 
-def schema_at(name: str, instance: Any, place: Place) -> Located:
+def schema_at(subject: str, instance: Any, place: Place) -> Located:
     """The sub-schema of a place, conditional rules aside; a place unknown to the schema has the open one."""
-    located: Located = (name, schema(name))
+    located = root(subject)
     value = instance
     for step in place:
         file, part = _chosen(located, value)
