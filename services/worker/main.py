@@ -93,7 +93,8 @@ class Worker:
         self._scheduler = Scheduler()
         self._opened: deque[float] = deque(maxlen=sessions_max)
         self._wake: Callable[[], None] = lambda: None
-        self._projection = Projection(store, SignatureProof(keys), self._on_applied)
+        proof = SignatureProof(keys)
+        self._projection = Projection(store, proof, self._on_applied)
         self._report = ProgressReport(process.metrics, self._projection)
         self._means = Means(
             client=client,
@@ -101,7 +102,7 @@ class Worker:
             store=ArtifactStore(settings.artifacts),
             lease_seconds=settings.lease_seconds,
             stopping=process.stopping,
-            find_acceptance=partial(find_acceptance, store, client),
+            find_acceptance=partial(find_acceptance, store, client, proof),
         )
 
     async def run(self, heartbeat: Heartbeat) -> None:
