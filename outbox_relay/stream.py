@@ -5,13 +5,13 @@ relay. What it means depends on the log: see `Condition`.
 """
 
 import json
+from base64 import b64decode
 from enum import Enum
 from typing import Any, Final
 
 from msgspec import Struct
 from nats.aio.client import Client
 from nats.errors import Error as BrokerError
-from nats.js.api import Header
 
 from contracts import subjects
 from contracts.bounds import event_bytes_max
@@ -21,7 +21,9 @@ from outbox_relay.message import header_bytes_reserved
 from outbox_relay.outbox import LogHead
 
 call_seconds_max: Final = 5.0
-"""Seconds of one call to the broker's API."""
+"""Seconds of one call to the broker's API that changes something."""
+look_seconds_max: Final = 2.0
+"""Seconds of a call that only looks: a stream without a leader answers nothing, and is to be asked again soon."""
 consumers_max: Final = 100_000
 """Consumers of one stream: one per Worker and projection. Unset, the broker stops at 1,000."""
 message_bytes_max: Final = event_bytes_max + header_bytes_reserved
@@ -29,6 +31,7 @@ message_bytes_max: Final = event_bytes_max + header_bytes_reserved
 
 _stream_not_found: Final = 10_059
 _name_in_use: Final = 10_058
+_message_not_found: Final = 10_037
 _subjects_overlap: Final = 10_065
 
 
@@ -133,7 +136,7 @@ class ShardStream:
 
     async def holders(self) -> list[str]:
         """Names of the streams that hold subjects of this shard; the broker allows one at a time."""
-        answer = await self._call("STREAM.NAMES", {"subject": self._subjects})
+        answer = await self._call("STREAM.NAMES", {"subject": self._subjects}, look_seconds_max)
         return list(answer.get("streams") or [])
 
     async def create(self, incarnation: str, first: ShardPosition) -> bool:
@@ -181,27 +184,37 @@ class ShardStream:
 
     async def _describe(self, name: str) -> dict[str, Any] | None:
         try:
-            return await self._call(f"STREAM.INFO.{name}", {})
+            return await self._call(f"STREAM.INFO.{name}", {}, look_seconds_max)
         except StreamRefusal as refusal:
             if refusal.error_code == _stream_not_found:
                 return None
             raise
 
     async def _last_mark(self, name: str, sequence: ShardPosition) -> MessageMark | None:
-        """The mark of the last message, None when the message is gone."""
-        answer = await self._client.request(
-            f"$JS.API.DIRECT.GET.{name}", json.dumps({"seq": sequence}).encode(), timeout=call_seconds_max
-        )
-        headers = answer.headers or {}
-        if headers.get(Header.STATUS):
-            return None
-        return read_mark(headers) or unmarked
+        """The mark of the last message, None when the message is gone.
 
-    async def _call(self, call: str, asked: dict[str, Any]) -> dict[str, Any]:
+        Asked of the stream's leader, which also said where the stream ends: any replica answers a direct get, and one
+        that lags would call the message gone, which would leave history and epoch of the stream unjudged.
+        """
+        try:
+            answer = await self._call(f"STREAM.MSG.GET.{name}", {"seq": sequence}, look_seconds_max)
+        except StreamRefusal as refusal:
+            if refusal.error_code == _message_not_found:
+                return None
+            raise
+        return read_mark(_headers(answer["message"].get("hdrs", ""))) or unmarked
+
+    async def _call(self, call: str, asked: dict[str, Any], seconds_max: float = call_seconds_max) -> dict[str, Any]:
         message = await self._client.request(
-            f"$JS.API.{call}", json.dumps(asked).encode() if asked else b"", timeout=call_seconds_max
+            f"$JS.API.{call}", json.dumps(asked).encode() if asked else b"", timeout=seconds_max
         )
         answer: dict[str, Any] = json.loads(message.data)
         if error := answer.get("error"):
             raise StreamRefusal(call, str(error.get("description")), int(error.get("err_code", 0)))
         return answer
+
+
+def _headers(encoded: str) -> dict[str, str]:
+    """The headers of a stored message, as the broker's API spells them: a version line, then one per line, base64."""
+    lines = b64decode(encoded).decode().splitlines()[1:]
+    return {name: value.strip() for name, separator, value in (line.partition(":") for line in lines) if separator}

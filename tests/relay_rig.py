@@ -258,8 +258,15 @@ class RelayProcess:
     """`weavehold relay` as a process of its own."""
 
     def __init__(
-        self, database_url: str, nats_url: str, organization: Organization, directory: Path, instance: str = ""
+        self,
+        database_url: str,
+        nats_url: str,
+        organization: Organization,
+        directory: Path,
+        instance: str = "",
+        **further: str,
     ) -> None:
+        """`further` are variables of its own."""
         self._directory = directory / f"relay-{secrets.token_hex(4)}"
         self._directory.mkdir()
         self._port_file = self._directory / "port"
@@ -269,6 +276,7 @@ class RelayProcess:
             "WEAVEHOLD_ORGANIZATION": organization.organization_id,
             "WEAVEHOLD_HEALTH_PORT_FILE": str(self._port_file),
             "WEAVEHOLD_INSTANCE": instance or self._directory.name.replace("-", ""),
+            **further,
         }
         self.log = self._directory / "log"
         with self.log.open("wb") as log:
@@ -316,10 +324,10 @@ class RelayProcess:
 
 @asynccontextmanager
 async def relay_process(
-    database_url: str, nats_url: str, organization: Organization, directory: Path
+    database_url: str, nats_url: str, organization: Organization, directory: Path, **further: str
 ) -> AsyncIterator[RelayProcess]:
-    """A ready relay process that ends with the block."""
-    process = RelayProcess(database_url, nats_url, organization, directory)
+    """A ready relay process that ends with the block; `further` are variables of its own."""
+    process = RelayProcess(database_url, nats_url, organization, directory, **further)
     try:
         await process.ready()
         yield process
