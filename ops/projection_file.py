@@ -12,7 +12,7 @@ from projections.listing import listed_consumers
 from projections.store.sqlite import SqliteTransaction
 from services.process.statements import load
 
-store_sql = load("projections.store")
+store_sql = load("projections.store", "sqlite")
 
 
 class NotAProjection(Exception):

@@ -3,7 +3,11 @@
 A consumer neither commits nor acknowledges nor moves a Cursor; `apply_event` does, in one transaction. Every row
 belongs to one Group (column `group_id`), so that one Group can be reset alone; a total over Groups is summed when it
 is read (RULE-24). Rows hold only what Events say, never when or how often they arrived: the digest of a rebuilt
-projection must equal that of the live one (MWP-WRK-008).
+projection must equal that of the live one (MWP-WRK-008), in whichever store either lies.
+
+Statements are written once, in what SQLite and PostgreSQL have in common: columns are `TEXT`, `BIGINT` or `BLOB`,
+parameters `:name`, upserts `ON CONFLICT … DO UPDATE SET … excluded.…`. A column that is also read from the old row in
+an upsert is named with its table.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,6 +18,11 @@ from projections.arrival import LoggedEvent
 type Value = str | int | bytes | None
 """What a column of a projection holds; the same in every store."""
 type Row = tuple[Value, ...]
+
+
+def text(value: str) -> str:
+    """Free text as every store can keep it: PostgreSQL has no NUL in texts, a title may have."""
+    return value.replace("\0", "\ufffd")
 
 
 class Statement(NamedTuple):

@@ -61,10 +61,6 @@ async def open_sqlite(path: Path, consumer: Consumer) -> SqliteStore:
     return await SqliteStore.open(path.with_suffix(".db"), consumer, test_organization)
 
 
-stores: dict[str, OpenStore] = {"sqlite": open_sqlite}
-"""Every kind of projection store; the behaviour suite runs on each (PRJ-2)."""
-
-
 class Stream:
     """One shard's stream at a real broker, filled as a relay fills it."""
 

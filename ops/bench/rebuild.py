@@ -43,7 +43,7 @@ groups: Final = 4
 events_per_group: Final = 6_000
 rounds: Final = 5
 """Interleaved pairs of rebuild and baseline, after one that is not counted."""
-_store_sql: Final = load(store.__name__)
+_store_sql: Final = load(store.__name__, "sqlite")
 target: Final = 0.2
 per_core_target: Final = 25_000
 """Events per second of processor time."""

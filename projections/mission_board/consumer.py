@@ -8,7 +8,7 @@ import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from projections.arrival import LoggedEvent, Principal
-from projections.consumer import Statement, Value
+from projections.consumer import Statement, Value, text
 from projections.state_changes import mission_state_after, work_item_state_after
 from services.process.statements import load
 
@@ -123,7 +123,7 @@ def _mission_created(event: LoggedEvent) -> Iterator[Statement]:
         {
             "group_id": event.group_id,
             "mission_id": created.mission.mission_id,
-            "title": created.title,
+            "title": text(created.title),
             "state": mission_state_after[event.kind],
             "coordinator_id": coordinator.agent_id,
             "coordinator_epoch": coordinator.coordinator_epoch,

@@ -9,7 +9,7 @@ from msgspec import UNSET, Raw, UnsetType
 from contracts.documents.mission import MissionState
 from contracts.event import late_result_recorded, lease_expired, lease_revoked
 from projections.arrival import LoggedEvent
-from projections.consumer import Statement, Value
+from projections.consumer import Statement, Value, text
 from projections.state_changes import mission_state_after, work_item_state_after
 from projections.work_queue import payload_views as views
 from services.process.statements import load
@@ -78,7 +78,7 @@ class WorkQueue:
             {
                 "group_id": event.group_id,
                 "mission_id": created.mission.mission_id,
-                "title": created.title,
+                "title": text(created.title),
                 "state": mission_state_after[event.kind],
                 "coordinator_id": coordinator.agent_id,
                 "coordinator_epoch": coordinator.coordinator_epoch,

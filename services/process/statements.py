@@ -1,8 +1,12 @@
-"""SQL lives in `.sql` files beside its caller: `sql/<name>.sql` in the package, one statement per file."""
+"""SQL lives in `.sql` files beside its caller: `sql/<name>.sql` in the package, one statement per file.
+
+What one kind of database says in its own way lies in a folder below, as `sql/<kind>/<name>.sql`.
+"""
 
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import LiteralString
 
 
@@ -41,10 +45,20 @@ class Statements(Mapping[str, LiteralString]):
 
 
 @cache
-def load(package: str | None) -> Statements:
-    """All statements of a package, called as `load(__package__)`. Raises `StatementFault` when there are none."""
+def load(package: str | None, kind: str | None = None) -> Statements:
+    """All statements of a package, called as `load(__package__)`, with those in `sql/<kind>/` for a kind.
+
+    Raises `StatementFault` when a folder is not there or holds no statement.
+    """
     folder = files(package or "") / "sql"
-    texts = (
+    texts = _texts(package, folder)
+    if kind is not None:
+        texts |= _texts(package, folder / kind)
+    return Statements(package or "", texts)
+
+
+def _texts(package: str | None, folder: Traversable) -> dict[str, LiteralString]:
+    texts: dict[str, LiteralString] = (
         {
             entry.name.removesuffix(".sql"): entry.read_text(encoding="utf-8").strip().removesuffix(";")
             for entry in folder.iterdir()
@@ -54,5 +68,5 @@ def load(package: str | None) -> Statements:
         else {}
     )
     if not texts:
-        raise StatementFault(f"{package} has no folder sql/ with .sql files")
-    return Statements(package or "", texts)
+        raise StatementFault(f"{package} has no folder {folder.name}/ with .sql files")
+    return texts

@@ -25,6 +25,7 @@ transaction_files = {
     "projections/fill_gap.py": "settling what is known of a head; beginning a Group anew",
     "projections/settle_fork.py": "recording a fork with the reset of its Group",
     "projections/store/sqlite.py": "the store that it runs on",
+    "projections/store/postgres.py": "the other store",
     "ops/init.py": "creating an Organization",
     "ops/verify/verify_keys.py": "the registry and its history as of one moment",
 }
@@ -131,7 +132,7 @@ def test_every_statement_is_used() -> None:
     """A statement that no code names is a leftover."""
     for folder in sorted(path for room in rooms for path in (root / room).rglob("sql") if path.is_dir()):
         code = "\n".join(path.read_text() for path in folder.parent.rglob("*.py"))
-        for statement in folder.glob("*.sql"):
+        for statement in folder.rglob("*.sql"):
             assert re.search(rf"\b{statement.stem}\b", code), f"{name_of(statement)} is used by nothing"
 
 

@@ -1,6 +1,7 @@
 """A consumer in a process of its own, that kills itself with SIGKILL at a named point.
 
-Arguments: NATS URL, folder (with `log`, the history), consumer's name, point (`before-commit` or `after-commit`).
+Arguments: NATS URL, folder (with `log`, the history), consumer's name, point (`before-commit` or `after-commit`), kind
+of store, URL of its database.
 """
 
 import asyncio
@@ -21,9 +22,10 @@ from projections.projection import Projection
 from projections.run_consumer import ConsumerRun
 from services.process.broker import connect
 from tests.builders import test_organization
-from tests.consumer_rig import Provider, open_sqlite, patient
+from tests.consumer_rig import Provider, patient
 from tests.history_double import HistoryDouble
 from tests.mission_history import agent_id
+from tests.store_kinds import StoreKind, store_kinds
 
 batch_events = 8
 """Messages in one pull, so that some batches are committed before the deadly one."""
@@ -49,7 +51,7 @@ def deadly(consumer: Consumer) -> Consumer:
     return consumer
 
 
-async def main(url: str, folder: Path, name: str, point: str) -> None:
+async def main(url: str, folder: Path, name: str, point: str, kind: StoreKind) -> None:
     """Consume until killed."""
     consumer = next(each for each in listed_consumers(agent_id) if each.name == name)
     if point == "before-commit":
@@ -61,11 +63,12 @@ async def main(url: str, folder: Path, name: str, point: str) -> None:
 
     source = HistoryDouble.load(folder / "log")
     client: Client = await connect(url, name="consumer-process")
-    projection = Projection(await open_sqlite(folder / "live", consumer), on_applied=on_applied)
+    projection = Projection(await kind.open(folder / "live", consumer), on_applied=on_applied)
     provider = Provider(client, sorted(source.groups))
     small = replace(patient, pull=replace(patient.pull, batch=batch_events))
     await ConsumerRun(client, test_organization, [projection], provider, source, bounds=small).run()
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4]))
+    kind = store_kinds[sys.argv[5]](sys.argv[6])
+    asyncio.run(main(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4], kind))

@@ -4,12 +4,12 @@ Whatever happens to delivery, the projection ends at the authority's head with t
 """
 
 import asyncio
+import secrets
 import signal
-import sqlite3
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -18,8 +18,10 @@ from nats.aio.client import Client
 
 from contracts.identifiers import GroupSequence
 from ops.embedded.broker_server import BrokerServer
+from ops.embedded.postgres_server import PostgresServer
 from projections.apply_event import Applied
 from projections.consumer import Consumer
+from projections.digest import GroupDigest
 from projections.listing import listed_consumers
 from projections.projection import Projection
 from projections.proof import SignatureProof
@@ -27,9 +29,9 @@ from projections.run_consumer import ConsumerRun
 from projections.store import Stop
 from services.process.broker import connect
 from tests.builders import BuiltEvent, build_event, test_organization
+from tests.conftest import create_database, drop_database
 from tests.consumer_rig import (
     Acknowledged,
-    OpenStore,
     Provider,
     Stream,
     bounds,
@@ -38,12 +40,19 @@ from tests.consumer_rig import (
     reached,
     rebuilt,
     running,
-    stores,
     until,
 )
 from tests.history_double import HistoryDouble
 from tests.integration import consumer_process
-from tests.mission_history import agent_id, authority_key, extend_history, mission_history, more_messages
+from tests.mission_history import (
+    agent_id,
+    authority_key,
+    extend_history,
+    mission_facts,
+    mission_history,
+    more_messages,
+)
+from tests.store_kinds import StoreKind, store_kinds
 from tests.unit.test_apply_event import proof
 
 one, two = "urn:test:group:one", "urn:test:group:two"
@@ -53,10 +62,10 @@ root = Path(__file__).parents[2]
 class World:
     """A broker, a history, and one projection at work on them."""
 
-    def __init__(self, client: Client, folder: Path, open_store: OpenStore, consumer: Callable[[], Consumer]) -> None:
+    def __init__(self, client: Client, folder: Path, kind: StoreKind, consumer: Callable[[], Consumer]) -> None:
         self.client = client
         self.folder = folder
-        self.open_store = open_store
+        self.kind = kind
         self.consumer = consumer
         self.stream = Stream(client)
         self.source = HistoryDouble()
@@ -67,9 +76,14 @@ class World:
         self.on_applied: Callable[[Applied], None] | None = None
         self.projection: Projection
 
+    @property
+    def live(self) -> Path:
+        """Where the projection lies."""
+        return self.folder / "live"
+
     async def open(self) -> Projection:
         """Open the store anew, as a process does at its start."""
-        store = await self.open_store(self.folder / "live", self.consumer())
+        store = await self.kind.open(self.live, self.consumer())
         self.projection = Projection(store, self.proof, self.on_applied)
         return self.projection
 
@@ -109,14 +123,14 @@ class World:
     async def settle(self) -> None:
         """The projection reaches the head, equals its rebuild digest for digest, and has no gap left."""
         await until(lambda: reached(self.projection, self.source))
-        fresh = self.folder / "rebuilt"
-        for leftover in self.folder.glob("rebuilt*"):
-            leftover.unlink()
-        visible_after = self.provider.visible_after
-        assert await digests(self.projection) == await rebuilt(
-            self.open_store, fresh, self.consumer(), self.source, visible_after
-        )
+        assert await digests(self.projection) == await self.rebuilt(self.kind)
         await until(self._nothing_ahead)
+
+    async def rebuilt(self, kind: StoreKind) -> tuple[GroupDigest, ...]:
+        """The digests of the projection rebuilt from the source in a store of a kind."""
+        fresh = self.folder / "rebuilt"
+        kind.lose(fresh)
+        return await rebuilt(kind.open, fresh, self.consumer(), self.source, self.provider.visible_after)
 
     async def _nothing_ahead(self) -> bool:
         return await self.projection.heads_ahead() == {}
@@ -136,19 +150,41 @@ def consumer(request: pytest.FixtureRequest) -> Callable[[], Consumer]:
     return lambda: listed_consumers(agent_id)[request.param]
 
 
-@pytest.fixture(params=stores.values(), ids=stores.keys())
-def open_store(request: pytest.FixtureRequest) -> OpenStore:
-    """Opens one kind of store."""
-    opener: OpenStore = request.param
-    return opener
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> Iterator[Callable[[], str]]:
+    """Makes a database of this test's own, once it is asked for one."""
+    made: list[str] = []
+
+    def make() -> str:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        made.append(f"projections_{secrets.token_hex(6)}")
+        return create_database(server, made[-1])
+
+    yield make
+    for name in made:
+        server = request.getfixturevalue("postgres_server")
+        drop_database(server, name)
+        drop_database(server, f"{name}_kept")
+
+
+@pytest.fixture(params=store_kinds)
+def kind_name(request: pytest.FixtureRequest) -> str:
+    """The name of one kind of store."""
+    return str(request.param)
+
+
+@pytest.fixture
+def kind(kind_name: str, database: Callable[[], str]) -> StoreKind:
+    """One kind of store."""
+    return store_kinds[kind_name]("" if kind_name == "sqlite" else database())
 
 
 @pytest.fixture
 async def world(
-    nats_url: str, tmp_path: Path, consumer: Callable[[], Consumer], open_store: OpenStore
+    nats_url: str, tmp_path: Path, consumer: Callable[[], Consumer], kind: StoreKind
 ) -> AsyncIterator[World]:
     client = await connect(nats_url, name="test")
-    made = World(client, tmp_path, open_store, consumer)
+    made = World(client, tmp_path, kind, consumer)
     await made.stream.create()
     await made.open()
     yield made
@@ -174,6 +210,42 @@ async def test_live_equals_rebuilt(world: World) -> None:
 
         await until(reported)
     assert world.source.pages_asked == [(one, 0), (two, 0)]  # by the rebuild alone: delivery needed no help
+
+
+async def test_every_store_holds_the_same(world: World, database: Callable[[], str]) -> None:
+    """PRJ-2, NEW-4: one history gives one digest, in whichever store; a title with NUL is none too many for any."""
+    first, *others = mission_facts()
+    titled = replace(first, payload=first.payload | {"title": "a\0b"})
+    async with world.running():
+        await world.accept(mission_history(one))
+        await world.accept(extend_history([], two, [titled, *others]))
+        await world.settle()
+    live = await digests(world.projection)
+    for name, make in store_kinds.items():
+        assert await world.rebuilt(make("" if name == "sqlite" else database())) == live
+
+
+async def test_an_older_state_comes_back(world: World) -> None:
+    """MWP-FND-023, RULE-20: the store is restored to a copy; what was acknowledged comes by position, once."""
+    world.provider.filtered, world.provider.groups = False, []
+    events = mixed()
+    async with world.running():
+        await world.accept(events[:30])
+        await world.settle()
+    await world.close()
+    world.kind.keep(world.live)
+    await world.open()
+    async with world.running():
+        await world.accept(events[30:])
+        await world.settle()
+        await world.all_acknowledged()
+    await world.close()
+    world.kind.restore(world.live)
+    await world.open()
+    assert sum(cursor.sequence for cursor in await world.projection.cursors()) == 30
+    async with world.running():
+        await world.settle()
+    assert world.projection.progress.applied == len(events) - 30
 
 
 async def test_duplicates(world: World) -> None:
@@ -243,7 +315,7 @@ async def test_fork_seen_in_a_message(world: World, at: int) -> None:
 
 
 @pytest.mark.parametrize("point", ["before-commit", "after-commit"])
-async def test_kill(world: World, nats_url: str, point: str) -> None:
+async def test_kill(world: World, nats_url: str, kind_name: str, point: str) -> None:
     """PRJ-1, SCH-7: kill -9 inside the transaction, and between commit and acknowledgement; nothing lost or doubled."""
     await world.close()
     await world.accept(mixed())
@@ -251,7 +323,8 @@ async def test_kill(world: World, nats_url: str, point: str) -> None:
     await world.stream.redeliver_after(seconds=1)
     world.source.save(world.folder / "log")
     name = world.consumer().name
-    command = [sys.executable, "-m", consumer_process.__name__, nats_url, str(world.folder), name, point]
+    store = [kind_name, world.kind.url]
+    command = [sys.executable, "-m", consumer_process.__name__, nats_url, str(world.folder), name, point, *store]
     process = await asyncio.create_subprocess_exec(*command, cwd=root, stderr=subprocess.DEVNULL)
     assert await asyncio.wait_for(process.wait(), 30) == -signal.SIGKILL
     await world.open()
@@ -357,9 +430,7 @@ async def test_unknown_version(world: World) -> None:
         await world.accept(mixed())
         await world.settle()
     await world.close()
-    with closing(sqlite3.connect(world.folder / "live.db")) as connection, connection:
-        connection.execute("UPDATE projection_meta SET version = 99")
-        connection.execute(f"ALTER TABLE {next(iter(world.consumer().tables))} ADD COLUMN of_another_time TEXT")
+    world.kind.make_strange(world.live, world.consumer())
     await world.open()
     assert await world.projection.cursors() == []
     async with world.running():
@@ -373,8 +444,7 @@ async def test_state_lost_after_acknowledgement(world: World) -> None:
         await world.settle()
         await world.all_acknowledged()
     await world.close()
-    for file in world.folder.glob("live*"):
-        file.unlink()
+    world.kind.lose(world.live)
     await world.open()
     async with world.running():
         await world.settle()
@@ -435,8 +505,7 @@ async def test_unfiltered_state_lost(world: World) -> None:
         await world.settle()
         await world.all_acknowledged()
     await world.close()
-    for file in world.folder.glob("live*"):
-        file.unlink()
+    world.kind.lose(world.live)
     await world.open()
     async with world.running():
         await world.settle()

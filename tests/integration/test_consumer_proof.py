@@ -23,10 +23,11 @@ from services.feed.trust_anchors import load_anchors
 from services.feed.trusted_keys import TrustedKeys
 from services.process.broker import connect
 from tests.builders import BuiltEvent, build_event, later, revoke_key, signing_key, start_time
-from tests.consumer_rig import bounds, open_sqlite, until
+from tests.consumer_rig import bounds, until
 from tests.integration.test_consumer_behaviour import World, one, two
 from tests.mission_history import authority_key, mission_history
 from tests.reads_rig import PlantedOrganization, planted, serving
+from tests.store_kinds import SqliteFiles
 from tests.trust_rig import answer, authority, binding, stranger
 
 impatient = RetryPolicy(deadline_seconds=1.0, reply_timeout_seconds=0.5)
@@ -40,7 +41,7 @@ async def watching(org: PlantedOrganization, nats_url: str, folder: Path) -> Asy
     """A board at work on a stream, that knows of the authority what `weavehold init` pinned."""
     await org.add_key(authority_key)
     client = await connect(nats_url, name="consumer")
-    world = World(client, folder, open_sqlite, MissionBoard)
+    world = World(client, folder, SqliteFiles(), MissionBoard)
     world.bounds = replace(bounds, heads_seconds=1.0)
     evidence = load_anchors(org.organization.keys_directory / "anchors.json").of(org.id)
     assert evidence is not None

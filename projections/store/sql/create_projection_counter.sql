@@ -1,4 +1,4 @@
 CREATE TABLE IF NOT EXISTS projection_counter (
     name   TEXT PRIMARY KEY,
-    amount INTEGER NOT NULL CHECK (amount >= 0)
+    amount BIGINT NOT NULL CHECK (amount >= 0)
 ) WITHOUT ROWID

@@ -2,6 +2,6 @@
 CREATE TABLE IF NOT EXISTS projection_cursor (
     group_id    TEXT PRIMARY KEY,
     incarnation TEXT NOT NULL,
-    sequence    INTEGER NOT NULL CHECK (sequence >= 0),
+    sequence    BIGINT NOT NULL CHECK (sequence >= 0),
     chain_hash  BLOB NOT NULL CHECK (length(chain_hash) = 32)
 ) WITHOUT ROWID

@@ -2,5 +2,5 @@
 CREATE TABLE IF NOT EXISTS projection_position (
     shard_id    INTEGER PRIMARY KEY,
     incarnation TEXT NOT NULL,
-    position    INTEGER NOT NULL CHECK (position >= 0)
+    position    BIGINT NOT NULL CHECK (position >= 0)
 )

@@ -1,0 +1,1 @@
+SELECT true FROM pg_namespace WHERE nspname = :schema

@@ -1,0 +1,1 @@
+SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename

@@ -1,0 +1,1 @@
+UPDATE projection_writer SET last_transaction = :name

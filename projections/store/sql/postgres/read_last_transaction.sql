@@ -1,0 +1,1 @@
+SELECT last_transaction FROM projection_writer

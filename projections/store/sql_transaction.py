@@ -1,0 +1,226 @@
+"""What every SQL store does inside a transaction: one wording of each statement, in the dialect that it is given."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from contracts.chain import ChainHash
+from contracts.cursor import Cursor
+from contracts.identifiers import GroupSequence, ShardId, ShardPosition
+from projections.consumer import Consumer, Row, Statement, Value
+from projections.store import (
+    AppliedEvent,
+    CursorMoved,
+    Fork,
+    StatementRefused,
+    Stop,
+    StreamPosition,
+    forks_kept_max,
+    remembered_pairs_max,
+)
+
+
+class Dialect(Struct, frozen=True):
+    """Statements as one kind of database takes them, by name, and how it says that it refuses one.
+
+    `table_of` gives the table of each of the consumer's statements that names only one; one without keeps its place.
+    """
+
+    store: Mapping[str, str]
+    consumer: Mapping[str, str]
+    refusals: tuple[type[Exception], ...]
+    table_of: Mapping[str, str] = MappingProxyType({})
+
+
+class SqlTransaction:
+    """`projections.store.Transaction` on one connection of the Python database interface (PEP 249)."""
+
+    def __init__(self, connection: Any, consumer: Consumer, dialect: Dialect) -> None:
+        """Speak for `consumer` on a connection whose transaction has begun."""
+        self._connection = connection
+        self._consumer = consumer
+        self._dialect = dialect
+        self._store = dialect.store
+
+    def _execute(self, sql: str, parameters: Mapping[str, Any]) -> Any:
+        return self._connection.execute(sql, parameters)
+
+    def _all(self, name: str, **parameters: Value) -> list[Any]:
+        return list(self._execute(self._store[name], parameters).fetchall())
+
+    def _one(self, name: str, **parameters: Value) -> Any:
+        return self._execute(self._store[name], parameters).fetchone()
+
+    def _change(self, statement: str, /, **parameters: Any) -> int:
+        changed: int = self._execute(self._store[statement], parameters).rowcount
+        return changed
+
+    def run(self, statements: Iterable[Statement]) -> None:
+        """Execute statements, those of one table in order, so that neighbours of one name go together."""
+        runs: dict[str, list[tuple[str, list[Mapping[str, Value]]]]] = {}
+        growing: dict[str, list[Mapping[str, Value]]] = {}
+        for name, parameters in statements:
+            batch = growing.get(name)
+            if batch is not None:
+                batch.append(parameters)
+                continue
+            table = self._dialect.table_of.get(name)
+            if table is None:
+                self._run_all(runs)
+                growing.clear()
+                self._run_batch(name, [parameters])
+                continue
+            of_table = runs.setdefault(table, [])
+            if of_table:
+                del growing[of_table[-1][0]]
+            growing[name] = [parameters]
+            of_table.append((name, growing[name]))
+        self._run_all(runs)
+
+    def _run_all(self, runs: dict[str, list[tuple[str, list[Mapping[str, Value]]]]]) -> None:
+        for of_table in runs.values():
+            for name, batch in of_table:
+                self._run_batch(name, batch)
+        runs.clear()
+
+    def _run_batch(self, name: str, batch: Sequence[Mapping[str, Value]]) -> None:
+        try:
+            self._connection.cursor().executemany(self._dialect.consumer[name], batch)
+        except self._dialect.refusals as fault:
+            raise StatementRefused(f"{self._consumer.name}: statement {name} was refused: {fault}") from fault
+
+    def query(self, name: str, parameters: Mapping[str, Value]) -> list[Row]:
+        """All rows of a reading statement of the consumer."""
+        return list(self._execute(self._dialect.consumer[name], parameters).fetchall())
+
+    def rows(self, table: str, group_id: str) -> tuple[tuple[str, ...], list[Row]]:
+        """The column names and rows of one Group in one table of the consumer."""
+        if table not in self._consumer.tables:
+            raise ValueError(f"{table} is no table of {self._consumer.name}")
+        found = self._execute(self._store["read_rows"].format(table=table), {"group_id": group_id})
+        return tuple(column[0] for column in found.description), found.fetchall()
+
+    def cursor(self, group_id: str) -> Cursor | None:
+        """The Cursor of a Group."""
+        row = self._one("read_cursor", group_id=group_id)
+        return None if row is None else Cursor(*row)
+
+    def cursors(self) -> list[Cursor]:
+        """All Cursors."""
+        return [Cursor(*row) for row in self._all("read_cursors")]
+
+    def move_cursor(self, before: Cursor | None, after: Cursor) -> None:
+        """Compare and set."""
+        place = msgspec.structs.asdict(after)
+        if before is None:
+            changed = self._change("insert_cursor", **place)
+        else:
+            expected = {"sequence_before": before.sequence, "chain_hash_before": before.chain_hash}
+            changed = self._change("update_cursor", **place, **expected)
+        if changed != 1:
+            raise CursorMoved(f"{self._consumer.name}: the Cursor of {after.group_id} moved under this transaction")
+
+    def remember(self, group_id: str, applied: Sequence[AppliedEvent]) -> None:
+        """Write the newest into the ring."""
+        self._connection.cursor().executemany(
+            self._store["remember"],
+            [
+                {
+                    "group_id": group_id,
+                    "slot": event.sequence % remembered_pairs_max,
+                    "sequence": event.sequence,
+                    "chain_hash": event.chain_hash,
+                    "event_id": event.event_id,
+                }
+                for event in applied[-remembered_pairs_max:]
+            ],
+        )
+
+    def remembered(self, group_id: str, sequence: GroupSequence) -> ChainHash | None:
+        """The chain hash applied at a sequence, if the ring still holds it."""
+        slot = sequence % remembered_pairs_max
+        row = self._one("read_remembered", group_id=group_id, slot=slot, sequence=sequence)
+        return None if row is None else ChainHash(row[0])
+
+    def all_remembered(self, group_id: str) -> list[AppliedEvent]:
+        """The ring of a Group in sequence."""
+        return [AppliedEvent(*row) for row in self._all("read_all_remembered", group_id=group_id)]
+
+    def note_head(self, group_id: str, sequence: GroupSequence) -> None:
+        """Raise what is known of a Group's head."""
+        self._change("note_head", group_id=group_id, sequence=sequence)
+
+    def settle_head(self, group_id: str, sequence: GroupSequence) -> None:
+        """Set what is known of a Group's head."""
+        self._change("settle_head", group_id=group_id, sequence=sequence)
+
+    def heads_ahead(self) -> list[tuple[str, GroupSequence]]:
+        """Groups known to reach beyond their Cursor."""
+        return self._all("read_heads_ahead")
+
+    def stop(self, stop: Stop) -> None:
+        """Keep why a Group cannot go on."""
+        self._change("write_stop", **msgspec.structs.asdict(stop))
+
+    def resume(self, group_id: str) -> None:
+        """Forget why a Group could not go on."""
+        self._change("delete_stop", group_id=group_id)
+
+    def stops(self) -> list[Stop]:
+        """All Groups that cannot go on."""
+        return [Stop(*row) for row in self._all("read_stops")]
+
+    def reset_group(self, group_id: str) -> None:
+        """Remove all of a Group except its forks."""
+        per_group = ("projection_cursor", "projection_applied", "projection_known_head", "projection_stop")
+        for table in (*self._consumer.tables, *per_group):
+            self._execute(self._store["delete_rows"].format(table=table), {"group_id": group_id})
+
+    def record_fork(self, fork: Fork) -> None:
+        """Keep a fork; the oldest of the Group gives way beyond the bound."""
+        self._change(
+            "record_fork",
+            group_id=fork.group_id,
+            seen_incarnation=fork.seen.incarnation,
+            seen_sequence=fork.seen.sequence,
+            seen_chain_hash=fork.seen.chain_hash,
+            found_incarnation=fork.found.incarnation,
+            found_sequence=fork.found.sequence,
+            found_chain_hash=fork.found.chain_hash,
+            lost_events=msgspec.json.encode(fork.lost).decode(),
+        )
+        self._change("delete_old_forks", group_id=fork.group_id, kept=forks_kept_max)
+
+    def forks(self) -> list[Fork]:
+        """All recorded forks, oldest first."""
+        return [_fork(row) for row in self._all("read_forks")]
+
+    def count(self, name: str, amount: int) -> None:
+        """Add to a durable counter."""
+        self._change("count", name=name, amount=amount)
+
+    def counts(self) -> dict[str, int]:
+        """All durable counters."""
+        return dict(self._all("read_counts"))
+
+    def position(self, shard_id: ShardId) -> StreamPosition | None:
+        """How far an unfiltered delivery is processed."""
+        row = self._one("read_position", shard_id=shard_id)
+        return None if row is None else StreamPosition(ShardId(row[0]), row[1], ShardPosition(row[2]))
+
+    def move_position(self, position: StreamPosition) -> None:
+        """Keep how far an unfiltered delivery is processed."""
+        self._change("write_position", **msgspec.structs.asdict(position))
+
+
+def _fork(row: Any) -> Fork:
+    group_id, *places, lost = row
+    return Fork(
+        group_id,
+        Cursor(places[0], group_id, places[1], places[2]),
+        Cursor(places[3], group_id, places[4], places[5]),
+        msgspec.json.decode(lost, type=tuple[AppliedEvent, ...]),
+    )
