@@ -17,26 +17,33 @@ from contracts.verification import KeyResolver, RegisteredKey, VerificationFailu
 from projections.arrival import Arrival
 
 
+class ResolvedKey(Struct, frozen=True):
+    """What one key ID stands for: a key, or for certain none. A KeyResolver of it alone."""
+
+    key_id: str
+    key: RegisteredKey | None
+
+    def resolve(self, key_id: str) -> RegisteredKey | None:
+        """The key, when this is its ID."""
+        return self.key if key_id == self.key_id else None
+
+
 class KeyTrust(Protocol):
     """The keys by which Events are judged: learned as they are met, never taken from whoever delivers the Events.
 
-    All but `learn` may be called from the store's thread.
+    All but `learn` may be called from the store's thread, while what is known changes under the event loop's hands.
     """
 
     def accepts(self, principal: Actor) -> bool:
         """Whether Events accepted by this Principal are the Organization's."""
         ...
 
-    def settled(self, key_id: str) -> bool:
-        """Whether it is known now what this key is, or that there is none."""
-        ...
-
-    def resolve(self, key_id: str) -> RegisteredKey | None:
-        """The key of this ID, None when there is none or it is not settled."""
+    def known(self, key_id: str) -> ResolvedKey | None:
+        """What is known now of this key; None when it has to be learned first."""
         ...
 
     async def learn(self, key_ids: Iterable[str]) -> None:
-        """Settle those of these keys that are not; when that is not possible now they stay as they are."""
+        """Learn those of these keys that are not known; when that is not possible now they stay as they are."""
         ...
 
 
@@ -57,7 +64,7 @@ class SignatureProof:
     def unknown_key(self, newest: Arrival) -> str | None:
         """The key ID of this Event's signature when it has to be learned first."""
         key_id = newest.event.signature.key_id
-        return None if self._keys.settled(key_id) else key_id
+        return key_id if self._keys.known(key_id) is None else None
 
     async def learn(self, key_ids: Iterable[str]) -> None:
         """Learn keys, as far as possible now."""
@@ -65,10 +72,11 @@ class SignatureProof:
 
     def fault_of(self, newest: Arrival) -> Doubt | None:
         """Why this Event proves nothing, or None when it proves itself and the chain behind it."""
-        event_id = newest.event.event_id
-        if (unknown := self.unknown_key(newest)) is not None:
-            return Doubt(f"key {unknown} of Event {event_id} cannot be learned now", for_now=True)
-        verified = verify_document(DocumentKind.EVENT, bytes(newest.raw), self._keys, event_bytes_max)
+        event_id, key_id = newest.event.event_id, newest.event.signature.key_id
+        # Looked up once: a change of keys announced meanwhile must not turn a known key into one that nobody has.
+        if (known := self._keys.known(key_id)) is None:
+            return Doubt(f"key {key_id} of Event {event_id} cannot be learned now", for_now=True)
+        verified = verify_document(DocumentKind.EVENT, bytes(newest.raw), known, event_bytes_max)
         if isinstance(verified, VerificationFailure):
             return Doubt(f"Event {event_id} fails at {verified.stage.value}: {verified.reason}")
         if not self._keys.accepts(verified.principal):
@@ -95,14 +103,9 @@ class KnownKeys:
         """Whether it is a service."""
         return principal.type is ActorType.SERVICE
 
-    def settled(self, key_id: str) -> bool:
-        """Always."""
-        del key_id
-        return True
-
-    def resolve(self, key_id: str) -> RegisteredKey | None:
-        """The key of this ID, None when there is none."""
-        return self._keys.resolve(key_id)
+    def known(self, key_id: str) -> ResolvedKey:
+        """The key of this ID, or that there is none."""
+        return ResolvedKey(key_id, self._keys.resolve(key_id))
 
     async def learn(self, key_ids: Iterable[str]) -> None:
         """Nothing to do."""

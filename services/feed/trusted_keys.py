@@ -22,6 +22,7 @@ from contracts.identifiers import uri_pattern
 from contracts.key_registry import RegistryEvidence
 from contracts.payloads.requests import keys_asked_max
 from contracts.verification import RegisteredKey
+from projections.proof import ResolvedKey
 from services.agent.read_history import AnsweredKeys, Unavailable
 from services.agent.send_command import Refusal, ReplyFault
 from services.feed.trust_chain import NotBelieved, TrustChain, Wanting
@@ -61,7 +62,7 @@ class _Remembered(Struct, frozen=True):
 class TrustedKeys:
     """`projections.proof.KeyTrust` of one Organization, from trust anchors on.
 
-    Everything but `settled` and `resolve` belongs to one event loop; those two may be called from any thread.
+    Everything but `known` belongs to one event loop; that may be called from any thread.
     """
 
     def __init__(
@@ -90,15 +91,12 @@ class TrustedKeys:
         """Whether Events accepted by this Principal are the Organization's: it must hold one of the pinned keys."""
         return self._chain.accepts(principal)
 
-    def settled(self, key_id: str) -> bool:
-        """Whether it is known now what this key is. What is no identifier is no key."""
+    def known(self, key_id: str) -> ResolvedKey | None:
+        """What is known now of this key. What is no identifier is no key."""
         remembered = self._remembered.get(key_id)
-        return (remembered is not None and remembered.until > self._clock()) or not _is_identifier(key_id)
-
-    def resolve(self, key_id: str) -> RegisteredKey | None:
-        """The key as last heard of; `settled` tells whether that still counts."""
-        remembered = self._remembered.get(key_id)
-        return None if remembered is None else remembered.key
+        if remembered is not None and remembered.until > self._clock():
+            return ResolvedKey(key_id, remembered.key)
+        return None if _is_identifier(key_id) else ResolvedKey(key_id, None)
 
     def forget(self) -> None:
         """The registry changed: nothing that is remembered counts any more. What is trusted stays trusted."""
@@ -106,9 +104,9 @@ class TrustedKeys:
         self._remembered = {}
 
     async def learn(self, key_ids: Iterable[str]) -> None:
-        """Ask for those of these keys that are not settled; nothing is asked for a while after a failure."""
+        """Ask for those of these keys that are not known; nothing is asked for a while after a failure."""
         async with self._asking:
-            wanted = [key_id for key_id in dict.fromkeys(key_ids) if not self.settled(key_id)]
+            wanted = [key_id for key_id in dict.fromkeys(key_ids) if self.known(key_id) is None]
             if not wanted or self._clock() < self._quiet_until:
                 return
             try:
