@@ -1,7 +1,8 @@
 """Which keys are the authority's: those pinned, and every later one that a trusted one vouches for.
 
 A trusted key vouches in two ways: by signing the Event of the registry's history that binds the new key, or by signing
-an answer about keys that holds its binding. What was once heard of a key's end is kept: ends only move earlier.
+an answer about keys that holds its binding. What was once heard of a key's end is kept, also when the key is forgotten
+for newer ones: ends only move earlier.
 Pure: no clock and no IO.
 """
 
@@ -26,6 +27,8 @@ from contracts.verification import RegisteredKey, RegistryFault, Verified, verif
 
 trusted_keys_max: Final = 64
 """Keys of the authority that are trusted at once; beyond it the one learned first is forgotten, pinned ones never."""
+ends_remembered_max: Final = 4_096
+"""Forgotten keys of which the ends are kept; beyond it no further key is trusted, for one of them might have ended."""
 
 
 class NotBelieved(Exception):
@@ -48,6 +51,8 @@ class TrustChain:
         self.organization_id = anchors.organization_id
         self._pinned: dict[str, RegisteredKey] = {key.key_id: key for key in pinned if key is not None}
         self._learned: dict[str, RegisteredKey] = {}
+        self._ends: dict[str, _Ends] = {}
+        """Of keys that were forgotten and had any."""
         self._acceptors = frozenset(key.principal for key in self._pinned.values())
 
     @property
@@ -147,21 +152,37 @@ class TrustChain:
         return key
 
     def _trust(self, key: RegisteredKey) -> RegisteredKey:
-        """Trust a key of the authority, with the earliest ends heard of so far."""
+        """Trust a key of the authority, with the earliest ends heard of so far. Raises NotBelieved."""
         known = self.resolve(self._compare(key).key_id)
-        if known is not None:
-            key = structs.replace(
-                key,
-                valid_until=_earlier(known.valid_until, key.valid_until),
-                revoked_at=_earlier(known.revoked_at, key.revoked_at),
-            )
+        valid_until, revoked_at = self._ends.get(key.key_id, _no_ends) if known is None else _ends_of(known)
+        key = structs.replace(
+            key, valid_until=_earlier(valid_until, key.valid_until), revoked_at=_earlier(revoked_at, key.revoked_at)
+        )
         if key.key_id in self._pinned:
             self._pinned[key.key_id] = key
-        else:
-            self._learned[key.key_id] = key
-            if len(self._learned) > trusted_keys_max:
-                del self._learned[next(iter(self._learned))]
+            return key
+        if known is None and len(self._learned) >= trusted_keys_max:
+            self._forget_oldest()
+        self._learned[key.key_id] = key
+        self._ends.pop(key.key_id, None)
         return key
+
+    def _forget_oldest(self) -> None:
+        """Make room for one more key. Raises NotBelieved when what is known of ends would be lost."""
+        oldest = next(iter(self._learned.values()))
+        if (ends := _ends_of(oldest)) != _no_ends:
+            if len(self._ends) >= ends_remembered_max:
+                raise NotBelieved(f"more than {ends_remembered_max} keys have ended; renew the trust anchors")
+            self._ends[oldest.key_id] = ends
+        del self._learned[oldest.key_id]
+
+
+type _Ends = tuple[str | None, str | None]
+_no_ends: Final[_Ends] = (None, None)
+
+
+def _ends_of(key: RegisteredKey) -> _Ends:
+    return key.valid_until, key.revoked_at
 
 
 def _earlier(one: str | None, other: str | None) -> str | None:

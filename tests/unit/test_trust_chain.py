@@ -3,6 +3,7 @@
 import pytest
 
 from contracts.signature import SigningKey
+from services.feed import trust_chain
 from services.feed.trust_chain import NotBelieved, TrustChain, Wanting, trusted_keys_max
 from tests.builders import later, principal, signing_key, start_time
 from tests.trust_rig import (
@@ -125,13 +126,54 @@ def test_ends_only_move_earlier(chain: TrustChain) -> None:
 
 def test_trusted_keys_are_bounded(chain: TrustChain) -> None:
     """TRU-2: of many the pinned one and the newest stay."""
-    keys = [
-        SigningKey(f"urn:test:key:{number}", authority, number.to_bytes(32, "big"))
-        for number in range(100, 100 + trusted_keys_max + 5)
-    ]
+    keys = many_keys(trusted_keys_max + 5)
     for key in keys:
         chain.judge(answer(first, [binding(key)]), action_id)
     assert chain.key_ids == (first.key_id, *(key.key_id for key in keys[5:]))
+
+
+def many_keys(count: int, start: int = 100) -> list[SigningKey]:
+    """Keys of the authority, each another one."""
+    return [
+        SigningKey(f"urn:test:key:{number}", authority, number.to_bytes(32, "big"))
+        for number in range(start, start + count)
+    ]
+
+
+@pytest.mark.parametrize("way", ["an answer", "the registry's history"])
+def test_a_forgotten_key_comes_back_with_its_end(chain: TrustChain, way: str) -> None:
+    """TRU-2: displaced by newer keys and stated without an end again, it still has the earliest end ever heard of."""
+    ended = later(start_time, 60)
+    chain.judge(answer(first, [binding(second, revoked_at=ended)]), action_id)
+    for key in many_keys(trusted_keys_max):
+        chain.judge(answer(first, [binding(key)]), action_id)
+    assert chain.resolve(second.key_id) is None
+    if way == "an answer":
+        chain.judge(answer(first, [binding(second)]), action_id)
+    else:
+        with pytest.raises(NotBelieved, match="not trusted any more"):
+            chain.judge(answer(second, [], [bound(second, first)]), action_id)
+    back = chain.resolve(second.key_id)
+    assert back is not None
+    assert back.revoked_at == ended
+    with pytest.raises(NotBelieved, match="not trusted any more"):
+        chain.judge(answer(second), action_id)
+
+
+def test_what_is_kept_of_forgotten_keys_is_bounded(chain: TrustChain, monkeypatch: pytest.MonkeyPatch) -> None:
+    """TRU-2: no end is dropped to make room; nobody new is trusted instead, and who is trusted stays."""
+    monkeypatch.setattr(trust_chain, "ends_remembered_max", 2)
+    ended = later(start_time, 60)
+    keys = many_keys(trusted_keys_max + 2)
+    for key in keys:
+        chain.judge(answer(first, [binding(key, revoked_at=ended)]), action_id)
+    with pytest.raises(NotBelieved, match="renew the trust anchors"):
+        chain.judge(answer(first, [binding(second)]), action_id)
+    assert chain.resolve(second.key_id) is None
+    assert chain.judge(answer(first), action_id) == {}
+    for key in keys[:2]:
+        assert chain.resolve(key.key_id) is None
+    assert len(chain.key_ids) == trusted_keys_max + 1
 
 
 def test_only_the_services_that_are_pinned_accept_events() -> None:
