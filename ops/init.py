@@ -1,21 +1,27 @@
 """`weavehold init`: one Organization with its shards, its first incarnation, and its first keys (RULE-29).
 
 The key files are written first, the database rows in one transaction after them, and the trust anchors last. A crash in
-between leaves what the next run takes up. Running it again changes nothing.
+between leaves what the next run takes up. Running it again changes nothing. Several Organizations may share a folder of
+keys: what is read there and written again is nobody else's meanwhile.
 """
 
+import asyncio
 import os
 import re
 import secrets
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
 from contracts.documents.common import Actor, ActorType
 from contracts.key_registry import KeyBinding, RegistryEvidence
 from contracts.signature import SigningKey, algorithm, base64url_text
+from contracts.timestamps import format_timestamp
 from ops.command_fault import CommandFault, UsageFault
+from ops.folder_lock import FolderInUse, alone_in
 from services.feed.trust_anchors import AnchorsFault, TrustAnchors, anchors_file_name, load_anchors
 from services.process.database import Connection
 from services.process.statements import load
@@ -24,7 +30,11 @@ shard_count_default: Final = 4
 """Shards of an embedded Organization; production takes 64."""
 shard_count_max: Final = 1024
 key_valid_before_seconds: Final = 600
-"""Seconds before its registration from which a first key is valid: clocks may differ, freshness allows 300."""
+"""Seconds before its registration from which a first key is valid: its holder's clock may be behind the database's, and
+freshness allows 300."""
+folder_wait_seconds: Final = 15.0
+"""Seconds to wait for another `init`, or a rotation, in the same folder of keys."""
+folder_poll_seconds: Final = 0.05
 organization_prefix: Final = "urn:weavehold:organization:"
 
 
@@ -108,6 +118,35 @@ def _write_durably(path: Path, content: bytes, *, mode: int) -> None:
         os.close(directory)
 
 
+async def _in_turn[T](folder: Path, act: Callable[[], T]) -> T:
+    """Do something with the files of a folder while nobody else does. Raises InitializationFault, OSError."""
+    deadline = time.monotonic() + folder_wait_seconds
+    while True:
+        try:
+            return _alone(folder, act)
+        except FolderInUse as fault:
+            if time.monotonic() > deadline:
+                message = f"somebody has been at work in {folder} for {folder_wait_seconds:g} s"
+                raise InitializationFault(f"{message}: another init, or a rotation of keys. Wait for it") from fault
+        await asyncio.sleep(folder_poll_seconds)
+
+
+def _alone[T](folder: Path, act: Callable[[], T]) -> T:
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with alone_in(folder):
+        return act()
+
+
+def _first_keys(keys_directory: Path, created: list[str]) -> FirstKeys:
+    """The keys of the folder; those that are missing are made."""
+    return FirstKeys(
+        **{
+            name: _first_key(key_file(keys_directory, name), principal, created)
+            for name, principal in first_principals.items()
+        }
+    )
+
+
 def _first_key(path: Path, principal: Actor, created: list[str]) -> SigningKey:
     if not path.exists():
         key = SigningKey.generate(principal)
@@ -137,23 +176,19 @@ async def initialize(
     if shard_count is not None and not 1 <= shard_count <= shard_count_max:
         raise UnusableChoice(f"{shard_count} shards cannot be made. Take 1 to {shard_count_max}")
     created: list[str] = []
-    keys = FirstKeys(
-        **{
-            each: _first_key(key_file(keys_directory, each), principal, created)
-            for each, principal in first_principals.items()
-        }
-    )
+    keys = await _in_turn(keys_directory, lambda: _first_keys(keys_directory, created))
     sql = load(__package__)
     async with connection.transaction():
         await connection.execute(sql.lock_initialization)
         shards = await _ensure_organization(connection, identifier, name, shard_count, created)
+        [(now,)] = await (await connection.execute(sql.read_clock)).fetchall()
         for key in keys:
-            await _ensure_key(connection, identifier, key, created)
+            await _ensure_key(connection, identifier, key, now, created)
         row = await (await connection.execute(sql.current_incarnation, {"organization_id": identifier})).fetchone()
         anchor = await _anchor(connection, identifier, keys.authority)
     if row is None:
         raise InitializationFault(f"the Organization {identifier} has no incarnation. Restore the database")
-    _ensure_anchors(keys_directory / anchors_file_name, anchor, created)
+    await _in_turn(keys_directory, lambda: _ensure_anchors(keys_directory / anchors_file_name, anchor, created))
     return Organization(
         organization_id=identifier,
         name=name,
@@ -188,8 +223,10 @@ async def _ensure_organization(
     return stored
 
 
-async def _ensure_key(connection: Connection, identifier: str, key: SigningKey, created: list[str]) -> None:
-    """Register the key; one that is registered must be the same."""
+async def _ensure_key(
+    connection: Connection, identifier: str, key: SigningKey, now: datetime, created: list[str]
+) -> None:
+    """Register the key, valid from a little before now; one that is registered must be the same."""
     sql = load(__package__)
     facts = {
         "organization_id": identifier,
@@ -197,7 +234,7 @@ async def _ensure_key(connection: Connection, identifier: str, key: SigningKey, 
         "principal_type": key.principal.type.value,
         "principal_id": key.principal.id,
         "public_key": key.public_key,
-        "valid_before_seconds": key_valid_before_seconds,
+        "valid_from": format_timestamp(now - timedelta(seconds=key_valid_before_seconds)),
     }
     made = await connection.execute(sql.register_key, facts)
     if made.rowcount == 1:
@@ -224,7 +261,7 @@ async def _anchor(connection: Connection, identifier: str, key: SigningKey) -> R
 
 
 def _ensure_anchors(path: Path, anchor: RegistryEvidence, created: list[str]) -> None:
-    """Pin the authority's key for those who read its Events; what is pinned already stays."""
+    """Pin the authority's key for those who read its Events; what is pinned already stays. Done in turn only."""
     try:
         pinned = load_anchors(path)
     except FileNotFoundError:

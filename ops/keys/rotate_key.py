@@ -18,10 +18,9 @@ file within seconds, everybody else reads it at the next start. The names do not
 reads a folder of keys takes them for keys in use.
 """
 
-import fcntl
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from enum import Enum
 from pathlib import Path
@@ -35,6 +34,7 @@ from contracts.payloads.keys import KeyRetire
 from contracts.signature import SigningKey
 from contracts.timestamps import format_timestamp, parse_timestamp
 from ops.command_fault import CommandFault, UsageFault
+from ops.folder_lock import FolderInUse, alone_in
 from ops.keys.register_key import binding_of, register_key
 from ops.keys.state_to_registry import Registrar, RegistryRefused, RegistryUnanswered, Stated
 from ops.keys.write_key import make_or_take_up, sync_directory
@@ -184,16 +184,13 @@ def _writable(file: Path) -> Iterator[None]:
 
 @contextmanager
 def _alone(file: Path) -> Iterator[None]:
-    """One rotation at a time in a folder; the kernel frees it with its holder. Raises CommandFault."""
-    try:
-        descriptor = os.open(file.parent, os.O_RDONLY)
-    except OSError as fault:
-        raise UsageFault(f"{file.parent} cannot be opened: {fault.strerror}") from fault
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise CommandFault(f"another rotation is at work in {file.parent}; wait for it") from None
-    else:
+    """One rotation at a time in a folder. Raises CommandFault."""
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(alone_in(file.parent))
+        except OSError as fault:
+            raise UsageFault(f"{file.parent} cannot be opened: {fault.strerror}") from fault
+        except FolderInUse:
+            message = f"another rotation, or weavehold init, is at work in {file.parent}; wait for it"
+            raise CommandFault(message) from None
         yield
-    finally:
-        os.close(descriptor)

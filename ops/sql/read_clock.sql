@@ -1,0 +1,1 @@
+SELECT weavehold_clock()
