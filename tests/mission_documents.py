@@ -32,9 +32,12 @@ stranger: Final = principal("stranger")
 operator: Final = principal("operator", ActorType.SERVICE)
 
 
+signature_key_id: Final = "urn:weavehold:key:test"
+
+
 def signature(at: str) -> Document:
     """A placeholder of the right shape."""
-    return {"algorithm": "Ed25519", "keyId": "urn:weavehold:key:test", "createdAt": at, "value": "AAAA"}
+    return {"algorithm": "Ed25519", "keyId": signature_key_id, "createdAt": at, "value": "AAAA"}
 
 
 def card_document(agent: Actor, version: int = 1, **members: Any) -> Document:

@@ -23,6 +23,7 @@ from contracts.timestamps import format_timestamp
 from ops.init import Organization, initialize
 from services.authority.freshness import Freshness
 from services.authority.key_cache import KeyRegistryCache
+from services.authority.read_request import ReadTrust
 from services.authority.serve_requests import ServedRequests, serve
 from services.authority.serve_session import SessionOpened
 from services.process import broker
@@ -201,9 +202,7 @@ async def serving(
         served = await serve(
             nc,
             pool,
-            organization.id,
-            keys,
-            freshness=Freshness(),
+            ReadTrust(organization_id=organization.id, keys=keys, freshness=Freshness(), registry_fault=lambda: None),
             signing_key=lambda: organization.organization.keys.authority,
             open_session=opener,
             metrics=metrics,

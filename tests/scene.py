@@ -25,12 +25,13 @@ from contracts.group_entities import changed
 from contracts.group_state import Change, EventFacts, GroupState, entity_bytes, evolve, state_digest
 from contracts.identifiers import GroupSequence, MembershipEpoch
 from contracts.rejection import Code, Rejection
-from contracts.timestamps import format_timestamp, parse_timestamp
+from contracts.timestamps import format_timestamp, instant, parse_timestamp
+from contracts.verification import RegisteredKey
 from services.authority.decide import agents_consulted, decide, identifiers_claimed, overdue
 from services.authority.decision import AgentFacts, Decision, DecisionContext, EventDraft, LateResult
-from services.authority.key_book import KeyBook
+from services.authority.key_book import KeyBook, KnownKey
 from services.authority.organization_rows import OrganizationRows, key_event_kinds, record_key_event
-from tests.builders import identifier, start_time, test_group, test_organization
+from tests.builders import identifier, signing_key, start_time, test_group, test_organization
 from tests.mission_documents import (
     Document,
     artifact,
@@ -46,12 +47,24 @@ from tests.mission_documents import (
     rival,
     selection_basis,
     signature,
+    signature_key_id,
     stranger,
     worker,
 )
 
 authority_key_id = "urn:weavehold:key:authority"
 """The key that signs the Events of the scene."""
+
+
+def _registry_key() -> RegisteredKey:
+    """The key that the scene's Agent Cards say they are signed with."""
+    key = signing_key("registry", ActorType.SERVICE)
+    return RegisteredKey(
+        key_id=signature_key_id,
+        principal=key.principal,
+        public_key=key.public_key,
+        valid_from="2026-01-01T00:00:00Z",
+    )
 
 
 class Scene:
@@ -63,7 +76,7 @@ class Scene:
         self.now: datetime = parse_timestamp(start_time)
         self.agents: dict[str, AgentFacts] = {}
         self.taken: set[str] = set()
-        self.keys = KeyBook()
+        self.keys = KeyBook([KnownKey(_registry_key(), 0)])
         self.events: list[EventFacts] = []
         self.rows: dict[tuple[str, str], tuple[int, bytes]] = {}
         self._numbers = count(1)
@@ -243,6 +256,7 @@ class Scene:
             new_id=lambda: identifier("new", next(self._numbers)),
             keys=self.keys,
             signing_key_id=authority_key_id,
+            key_moments=(instant(self.time),),
         )
 
     def _append(self, drafts: Iterable[EventDraft]) -> None:

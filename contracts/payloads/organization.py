@@ -1,7 +1,5 @@
 """Payloads of Organization-scoped facts: Agent Cards and sessions. Their Events have no Group."""
 
-from msgspec import UNSET, UnsetType
-
 from contracts.documents.agent_card import AgentCard
 from contracts.documents.common import Document
 from contracts.identifiers import Identifier, PositiveInteger, SessionEpochField
@@ -17,7 +15,7 @@ class SessionOpen(Document, frozen=True, kw_only=True):
     """`ext.missionweaveprotocol.identity.session_open`: the Agent proved its key in the handshake."""
 
     agent_id: Identifier
-    key_id: Identifier | UnsetType = UNSET
+    key_id: Identifier
 
 
 class AgentCardRegistered(Document, frozen=True, kw_only=True):

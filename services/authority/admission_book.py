@@ -36,8 +36,12 @@ class AdmissionBook:
         self._found = {hash_bytes(record): record for record in found}
         self._new_id = new_id
 
+    def holds(self, fact: SignedFact) -> bool:
+        """Whether this document has a record; most have none yet."""
+        return fact.signing_hash in self._found or fact.signing_hash in self.appended
+
     def fault(self, fact: SignedFact, key: RegisteredKey) -> str | None:
-        """Why the record that this document has already does not admit it, or None; most documents have none yet."""
+        """Why the record that this document has already does not admit it, or None."""
         record = self._found.get(fact.signing_hash) or self.appended.get(fact.signing_hash)
         if record is None:
             return None
@@ -52,7 +56,7 @@ class AdmissionBook:
 
     def append(self, fact: SignedFact) -> None:
         """Make the record of a document's first admission, unless it has one."""
-        if fact.signing_hash in self._found or fact.signing_hash in self.appended:
+        if self.holds(fact):
             return
         self.appended[fact.signing_hash] = FirstAdmissionRecord(
             protocol_version="0.1",

@@ -57,7 +57,9 @@ def _admit_safely(raw: bytes, keys: KeyResolver) -> Admission:
     try:
         return admit_one(raw, keys)
     except KeysUnavailable as fault:
-        return unavailable(str(fault))
+        # What the database says of itself is for the log, not for whoever sent these bytes.
+        log.warning("keys_unavailable", fault=str(fault))
+        return unavailable("no key can be looked up now")
     except Exception:
         log.exception("admission_failed", document_sha256=hashlib.sha256(raw).hexdigest())
         return Refused(reject(Code.INTERNAL_ERROR, "the Command could not be examined; nothing was changed"))

@@ -11,7 +11,9 @@ from services.authority.admitted import AuthenticationFailure
 from services.process.statements import load
 
 failures_kept_max: Final = 1_000_000
-"""Records kept of one Organization: about 300 MB."""
+"""Records kept of one Organization when old ones are cleared: about 300 MB."""
+forgotten_in_step_max: Final = 5_000
+"""Records deleted by one statement."""
 
 sql = load(__package__)
 
@@ -32,10 +34,15 @@ async def audit_failure(connection: AsyncConnection[Any], organization_id: str, 
     )
 
 
-async def forget_old_failures(connection: AsyncConnection[Any], organization_id: str, *, days_kept: int) -> int:
-    """Delete records older than `days_kept`, and all but the newest `failures_kept_max`; how many went."""
-    asked = {"organization_id": organization_id, "days_kept": days_kept, "rows_kept": failures_kept_max}
-    return (await connection.execute(sql.forget_old_failures, asked)).rowcount
+async def forget_old_failures(connection: AsyncConnection[Any], organization_id: str, *, days_kept: int) -> bool:
+    """Delete some of what is older than `days_kept` or before the newest `failures_kept_max`; whether more is left."""
+    asked = {
+        "organization_id": organization_id,
+        "days_kept": days_kept,
+        "rows_kept": failures_kept_max,
+        "step": forgotten_in_step_max,
+    }
+    return (await connection.execute(sql.forget_old_failures, asked)).rowcount >= forgotten_in_step_max
 
 
 def _storable(reason: str) -> str:

@@ -5,18 +5,15 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from msgspec import UNSET, ValidationError, structs, to_builtins
+from msgspec import ValidationError, to_builtins
 
-from contracts.documents.common import Actor, ActorType
 from contracts.documents.reading import read
-from contracts.key_registry import KeyBinding, KeyRegistry, RegistryEvidence, ValidityStatement
-from contracts.signature import algorithm, base64url_text
-from contracts.timestamps import format_timestamp
+from contracts.key_registry import KeyRegistry, RegistryEvidence
 from contracts.verification import RegistryFault
-from services.authority.batch_facts import sql
 from services.authority.judge_batch import Office
 from services.authority.key_cache import KeyRegistryCache
-from services.process.database import Connection, FaultKind, Pool, classify
+from services.authority.read_evidence import read_evidence
+from services.process.database import FaultKind, Pool, classify
 from services.process.health import READY, Finding
 from services.process.logs import get_log
 
@@ -83,37 +80,3 @@ def evidence_fault(evidence: RegistryEvidence) -> str | None:
     except (RegistryFault, ValidationError) as fault:
         return f"the key registry is not valid: {fault}"
     return None
-
-
-async def read_evidence(connection: Connection, organization_id: str) -> RegistryEvidence:
-    """All bindings of an Organization with all statements of their ends. Raises psycopg errors."""
-    cursor = await connection.execute(sql.read_evidence, {"organization_id": organization_id}, binary=True)
-    bindings: dict[str, KeyBinding] = {}
-    histories: dict[str, list[ValidityStatement]] = {}
-    async for row in cursor:
-        key_id, principal_type, principal_id, public_key, valid_from, sequence, recorded_at, until, revoked = row
-        if key_id not in bindings:
-            bindings[key_id] = KeyBinding(
-                key_id=key_id,
-                principal=Actor(type=ActorType(principal_type), id=principal_id),
-                algorithm=algorithm,
-                public_key=base64url_text(public_key),
-                valid_from=valid_from,
-                validity_history=(),
-            )
-        if sequence is not None:
-            histories.setdefault(key_id, []).append(
-                ValidityStatement(
-                    sequence=sequence,
-                    recorded_at=format_timestamp(recorded_at),
-                    valid_until=UNSET if until is None else until,
-                    revoked_at=UNSET if revoked is None else revoked,
-                )
-            )
-    return RegistryEvidence(
-        organization_id=organization_id,
-        bindings=tuple(
-            structs.replace(binding, validity_history=tuple(histories.get(key_id, ())))
-            for key_id, binding in bindings.items()
-        ),
-    )

@@ -14,7 +14,7 @@ from contracts.group_state import GroupState, decode_entity
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition, organization_shard
 from services.authority.admission_book import admission_record
 from services.authority.admitted import Admitted
-from services.authority.decide import agents_consulted, identifiers_claimed, keys_consulted
+from services.authority.decide import agents_consulted, changes_keys, identifiers_claimed, keys_consulted
 from services.authority.group_cache import GroupCache
 from services.authority.key_book import KnownKey, registered_key
 from services.process.arrays import BytesColumn, SmallintColumn, TextColumn
@@ -34,8 +34,9 @@ key_ending_kinds: Final = frozenset({key_retire, key_revoke})
 
 
 def ends_key(routed: Routed) -> bool:
-    """Whether a Command ends a key: then it comes first in its batch, so that nothing shares its moment (RULE-06)."""
-    return routed.admitted.command.kind in key_ending_kinds
+    """Whether a Command may end a key: it comes first in its batch, so that nothing shares its moment (RULE-06)."""
+    command = routed.admitted.command
+    return routed.shard_id == organization_shard and command.kind in key_ending_kinds and changes_keys(command)
 
 
 class ShardFence(Struct, frozen=True):
@@ -107,7 +108,7 @@ def needs_of(batch: Sequence[Routed], signing_key_id: str) -> BatchNeeds:
         signing_hashes=sorted({fact.signing_hash for fact in facts}),
         key_ids=sorted({fact.key_id for fact in facts} | {key_id for key_id, _ in named_keys} | {signing_key_id}),
         public_keys=sorted({public_key for _, public_key in named_keys if public_key is not None}),
-        changes_keys=bool(named_keys),
+        changes_keys=any(r.shard_id == organization_shard and changes_keys(r.admitted.command) for r in batch),
         ends_keys=any(ends_key(routed) for routed in batch),
     )
 

@@ -24,7 +24,7 @@ from contracts.rejection import Rejection
 from services.authority.aggregates import work_places
 from services.authority.decide_approval import approval_rules
 from services.authority.decide_artifact import artifact_rules
-from services.authority.decide_keys import key_rules
+from services.authority.decide_keys import key_rules, registrars
 from services.authority.decide_membership import membership_rules
 from services.authority.decide_message import message_rules
 from services.authority.decide_mission import mission_rules
@@ -201,8 +201,17 @@ def agents_consulted(command: Command) -> frozenset[str]:
     return frozenset((*acting, *rules[command.kind].agents(payload)))
 
 
+def changes_keys(command: Command) -> bool:
+    """Whether this Command may bind or end a key: then nothing else is accepted meanwhile (RULE-06).
+
+    Whoever does not keep the registry changes no key, and must not hold up anybody by asking.
+    """
+    rule = rules.get(command.kind)
+    return rule is not None and rule.changes_keys and command.actor.id in registrars
+
+
 def keys_consulted(command: Command) -> tuple[tuple[str, bytes | None], ...]:
-    """The keys that this Command binds or ends: key ID and, to bind, the raw public key; none for most kinds."""
+    """The keys that this Command speaks of: key ID and, to bind, the raw public key; none for most kinds."""
     rule = rules.get(command.kind)
     if rule is None or isinstance(payload := _payload(command), Rejection):
         return ()

@@ -45,7 +45,8 @@ def _in_the_registry(case: Case[Any]) -> Rejection | None:
     return case.refuse(Code.INVALID_COMMAND, f"{case.command.kind} belongs to the registry's Group; state {expected}")
 
 
-def _by_a_registrar(case: Case[Any]) -> Rejection | None:
+def by_a_registrar(case: Case[Any]) -> Rejection | None:
+    """Only the services that keep the registry bind and end keys, those of Agents included."""
     actor = case.command.actor
     if actor.type is ActorType.SERVICE and actor.id in registrars:
         return None
@@ -170,9 +171,10 @@ key_rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
             aggregate=lambda _: 0,
             events=_registered,
             keys=lambda payload: ((payload.key_id, base64url_bytes(payload.public_key)),),
+            changes_keys=True,
             shape=(_in_the_registry,),
             entry=(),
-            policy=(_by_a_registrar,),
+            policy=(by_a_registrar,),
             state=(_not_bound_yet,),
         ),
         key_retire: Rule[KeyRetire](
@@ -180,9 +182,10 @@ key_rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
             aggregate=_revision,
             events=_retired,
             keys=lambda payload: ((payload.key_id, None),),
+            changes_keys=True,
             shape=(_in_the_registry,),
             entry=(),
-            policy=(_by_a_registrar, _known),
+            policy=(by_a_registrar, _known),
             state=(_not_in_use, _not_ended, _earlier_end),
         ),
         key_revoke: Rule[KeyRevoke](
@@ -190,9 +193,10 @@ key_rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
             aggregate=_revision,
             events=_revoked,
             keys=lambda payload: ((payload.key_id, None),),
+            changes_keys=True,
             shape=(_in_the_registry,),
             entry=(),
-            policy=(_by_a_registrar, _known),
+            policy=(by_a_registrar, _known),
             state=(_not_in_use, _not_ended),
         ),
     }

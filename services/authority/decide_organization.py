@@ -15,7 +15,8 @@ from contracts.identifiers import SessionEpoch
 from contracts.payloads.organization import AgentCardRegister, AgentCardRegistered, SessionOpen, SessionOpened
 from contracts.rejection import Code, Rejection
 from contracts.signature import base64url_bytes
-from services.authority.decision import EventDraft
+from services.authority.decide_keys import by_a_registrar, registrars
+from services.authority.decision import EventDraft, authority
 from services.authority.rule import Case, Rule
 
 
@@ -73,6 +74,34 @@ def _registered(case: Case[AgentCardRegister]) -> tuple[EventDraft, ...]:
     return (case.draft(event, card.card_version),)
 
 
+def _card_signed_by_a_registrar(case: Case[AgentCardRegister]) -> Rejection | None:
+    """A card binds keys, whoever carries it here: its signer must keep the registry too."""
+    signed_with = case.payload.card.signature.key_id
+    known = case.context.keys.find(signed_with)
+    if known is not None and known.key.principal.type is ActorType.SERVICE and known.key.principal.id in registrars:
+        return None
+    message = f"the card is signed with {signed_with}, which is no key of a service that keeps the key registry"
+    return case.refuse(Code.AUTH_FORBIDDEN, message)
+
+
+def _by_the_authority(case: Case[SessionOpen]) -> Rejection | None:
+    """The authority alone has seen the proof of the handshake."""
+    if case.command.actor == authority:
+        return None
+    return case.refuse(
+        Code.AUTH_FORBIDDEN, f"{case.actor_id} opens no sessions; an Agent proves its key in the handshake"
+    )
+
+
+def _key_opens_sessions(case: Case[SessionOpen]) -> Rejection | None:
+    """The proven key as it stands under the lock: a revocation that came since the proof counts (RULE-06)."""
+    known = case.context.keys.find(case.payload.key_id)
+    agent = Actor(type=ActorType.AGENT, id=case.payload.agent_id)
+    if known is not None and known.key.principal == agent and all(map(known.key.covers, case.context.key_moments)):
+        return None
+    return case.refuse(Code.AUTH_INVALID_SIGNATURE, rejected_proof)
+
+
 def _session_epoch(case: Case[SessionOpen]) -> int:
     facts = case.context.agents.get(case.payload.agent_id)
     return 0 if facts is None else facts.session_epoch
@@ -92,6 +121,9 @@ def _opened(case: Case[SessionOpen]) -> tuple[EventDraft, ...]:
     return (case.draft(SessionOpened(agent_id=case.payload.agent_id, session_epoch=epoch), epoch),)
 
 
+rejected_proof: Final = "session proof rejected"
+"""All that the wire hears of a handshake that failed, wherever it failed."""
+
 organization_rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
     {
         agent_card_register: Rule[AgentCardRegister](
@@ -100,9 +132,11 @@ organization_rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
             events=_registered,
             agents=lambda payload: (payload.card.agent_id,),
             keys=lambda payload: [(key.key_id, base64url_bytes(key.public_key)) for key in payload.card.public_keys],
+            changes_keys=True,
             nested=((DocumentKind.AGENT_CARD, "card"),),
             shape=(_card_of_this_organization,),
             entry=(),
+            policy=(by_a_registrar, _card_signed_by_a_registrar),
             state=(_card_newer, _keys_bindable),
         ),
         session_open: Rule[SessionOpen](
@@ -111,7 +145,8 @@ organization_rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
             events=_opened,
             agents=lambda payload: (payload.agent_id,),
             entry=(),
-            policy=(_agent_registered,),
+            keys=lambda payload: ((payload.key_id, None),),
+            policy=(_by_the_authority, _agent_registered, _key_opens_sessions),
         ),
     }
 )

@@ -1,6 +1,6 @@
 """What a decision is given and what it gives: values only, so that `decide` can be replayed exactly (RULE-15)."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -33,7 +33,8 @@ class DecisionContext:
     `now` is the acceptance time in UTC with microseconds; `agents` holds at least `agents_consulted`;
     `taken_identifiers` are those of `identifiers_claimed` that already name something in the Organization;
     `new_id` makes `urn:uuid:` identifiers for leases, offers and Memberships; `keys` holds at least `keys_consulted`
-    and moves on with the batch; `signing_key_id` names the key that signs the Events of this decision.
+    and moves on with the batch; `signing_key_id` names the key that signs the Events of this decision;
+    a key must be valid at each of `key_moments` to count.
     """
 
     organization_id: str
@@ -43,6 +44,7 @@ class DecisionContext:
     new_id: Callable[[], str]
     keys: KeyBook = field(default_factory=KeyBook)
     signing_key_id: str = ""
+    key_moments: Sequence[Instant] = ()
     now_text: str = field(init=False)
     now_instant: Instant = field(init=False)
 

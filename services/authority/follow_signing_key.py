@@ -76,20 +76,17 @@ class SigningKeyFollower:
     async def _refusal(self, key: SigningKey) -> str | None:
         if key.principal != self._office.key.principal:
             return f"key {key.key_id} belongs to {key.principal.id}, not to {self._office.key.principal.id}"
-        asked = {
-            "organization_id": self._office.organization_id,
-            "key_id": key.key_id,
-            "actor_id": key.principal.id,
-        }
+        asked = {"organization_id": self._office.organization_id, "key_id": key.key_id}
         async with self._pool.connection() as connection:
-            [row] = await (await connection.execute(sql.read_request_facts, asked, binary=True)).fetchall()
-        _, judged_at, _, *registered = row
+            [row] = await (await connection.execute(sql.read_signing_key, asked, binary=True)).fetchall()
+        *registered, now, judged_at = row
         if registered[0] is None:
             return f"key {key.key_id} is not registered"
         found = registered_key(registered)
         if (found.principal, found.public_key) != (key.principal, key.public_key):
             return f"key {key.key_id} is registered otherwise"
-        return None if found.covers(instant(format_timestamp(judged_at))) else f"key {key.key_id} is not valid now"
+        valid = all(found.covers(instant(format_timestamp(moment))) for moment in (now, judged_at))
+        return None if valid else f"key {key.key_id} is not valid now"
 
     def _tell(self, refusal: str) -> None:
         """A fault that lasts is logged once."""

@@ -7,7 +7,7 @@ Command that found it (ACC-1).
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from msgspec import UNSET, Struct, field, to_builtins
@@ -22,7 +22,7 @@ from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.receipt import Outcome, Receipt, RecordedEvent
 from contracts.rejection import Code, Rejection, reject
 from contracts.signature import SigningKey
-from contracts.timestamps import format_timestamp, instant
+from contracts.timestamps import Instant, format_timestamp, instant
 from services.authority.admission_book import AdmissionBook
 from services.authority.admitted import Accepted, Admitted, Answer, AuthenticationFailure, LateRecorded
 from services.authority.append_events import AppendedEvent, EventAppender, EventTooLarge, Origin
@@ -106,8 +106,8 @@ class BatchJudge:
         self._trust = TrustDesk(
             self._book,
             self._admissions,
-            # Nor is a key judged as of a moment before it was last changed: what is revoked stays so.
-            judged_at=instant(format_timestamp(max(self._now, facts.settled or self._now))),
+            # Nor is a key judged as of a moment before it was last changed alone: what is revoked stays so.
+            moments=_moments(self._now, facts.settled),
             window=office.freshness.around(facts.now),
         )
         if (fault := office.registry_fault or self._trust.key_fault(key.key_id, key.principal)) is not None:
@@ -120,6 +120,7 @@ class BatchJudge:
             new_id=office.new_id,
             keys=self._book,
             signing_key_id=key.key_id,
+            key_moments=self._trust.moments,
         )
         self._organization_head = facts.organization_head or (
             GroupSequence(0),
@@ -302,6 +303,12 @@ class BatchJudge:
             for agent_id, facts in known.items()
         }
         return {"agents": agents} if agents else {}
+
+
+def _moments(now: datetime, settled: datetime | None) -> tuple[Instant, ...]:
+    """When keys must be valid: at the time that is signed, and at the last change of keys if the clock is behind it."""
+    moments = {now} if settled is None or settled <= now else {now, settled}
+    return tuple(instant(format_timestamp(moment)) for moment in sorted(moments))
 
 
 def _recorded(event: AppendedEvent) -> RecordedEvent:

@@ -162,7 +162,7 @@ class SynchronousKeyResolver:
             except psycopg.OperationalError as fault:
                 self.close()
                 if attempt + 1 == connection_attempts_max:
-                    raise KeysUnavailable(f"the key registry cannot be read: {fault}") from fault
+                    raise KeysUnavailable(str(fault)) from fault
         return None
 
 

@@ -30,6 +30,7 @@ from services.authority.judge_batch import Office
 from services.authority.key_cache import KeyRegistryCache
 from services.authority.lane import Lane
 from services.authority.open_session import SessionOpener
+from services.authority.read_request import ReadTrust
 from services.authority.route import ShardFinder
 from services.authority.serve_requests import serve as serve_requests
 from services.authority.shard_leases import Holdings, ShardLeases, renewal_seconds
@@ -156,9 +157,12 @@ class Authority:
         served = await serve_requests(
             broker,
             self._pool,
-            organization_id,
-            self._keys,
-            freshness=self.office.freshness,
+            ReadTrust(
+                organization_id=organization_id,
+                keys=self._keys,
+                freshness=self.office.freshness,
+                registry_fault=lambda: self.office.registry_fault,
+            ),
             signing_key=lambda: self.office.key,
             open_session=opener.open,
             metrics=self._process.metrics,
@@ -243,27 +247,34 @@ class Authority:
         self._failures.extend(failures)
 
     async def _audit(self, beat: Callable[[], None]) -> None:
-        """Write authentication failures to the protected record, off the path of Commands."""
+        """Write authentication failures to the protected record and clear it, off the path of Commands."""
         forget_at = 0.0
         while True:
             beat()
             await asyncio.sleep(failures_pause_seconds)
             try:
-                if time.monotonic() >= forget_at:
-                    async with self._pool.connection() as connection:
-                        await forget_old_failures(connection, self.office.organization_id, days_kept=self._failure_days)
+                await self._write_failures(beat)
+                if time.monotonic() >= forget_at and not await self._forget_failures():
                     forget_at = time.monotonic() + forgetting_pause_seconds
-                while self._failures:
-                    failure = self._failures[0]
-                    async with self._pool.connection() as connection:
-                        await audit_failure(connection, self.office.organization_id, failure)
-                    # A flood may have displaced it meanwhile: then the one at its place is still to be written.
-                    if self._failures[0] is failure:
-                        self._failures.popleft()
             except Exception as fault:
                 if classify(fault) is not FaultKind.TRANSIENT:
                     raise
                 log.warning("failures_not_audited", waiting=len(self._failures), fault=str(fault))
+
+    async def _write_failures(self, beat: Callable[[], None]) -> None:
+        while self._failures:
+            beat()
+            failure = self._failures[0]
+            async with self._pool.connection() as connection:
+                await audit_failure(connection, self.office.organization_id, failure)
+            # A flood may have displaced it meanwhile: then the one at its place is still to be written.
+            if self._failures[0] is failure:
+                self._failures.popleft()
+
+    async def _forget_failures(self) -> bool:
+        """One bounded step; whether more is left to forget."""
+        async with self._pool.connection() as connection:
+            return await forget_old_failures(connection, self.office.organization_id, days_kept=self._failure_days)
 
 
 async def _shard_count(pool: Pool, organization_id: str) -> int:
@@ -291,7 +302,11 @@ async def _serve(process: ServiceProcess) -> None:
         pool = await open_pool(settings.database_url, name="weavehold-authority", maximum=pool_connections_max)
         stack.push_async_callback(pool.close)
         broker = await connect_broker(
-            settings.nats_url, name="weavehold-authority", token=settings.nats_token, metrics=process.metrics, wait=True
+            settings.nats_url,
+            name="weavehold-authority",
+            credentials=settings.broker_credentials,
+            metrics=process.metrics,
+            wait=True,
         )
         stack.push_async_callback(broker.close)
         process.health.add_database(pool)

@@ -39,6 +39,9 @@ provision_rounds_max: Final = 4
 """Times that consumers are written again because Memberships changed meanwhile."""
 broker_calls_max: Final = 16
 """Calls to the broker's API in flight for one request."""
+consumer_names: Final = 16
+"""Names that the consumers of an Agent take in turn, one per session: the broker grants literal names only, so an
+Agent's must be few enough to be listed. A name comes again when all earlier holders of it are long deleted."""
 retry_after_ms: Final = 500
 """Milliseconds that a Worker is told to wait for a stream or for the broker."""
 
@@ -222,14 +225,19 @@ async def _delete_where(consumers: BrokerConsumers, streams: Iterable[str], chos
 
 
 def consumer_name(agent_id: str, session_epoch: SessionEpoch) -> str:
-    """`worker-<token(agent)>-<sessionEpoch>`: the same on every shard's stream."""
-    return f"worker-{token(agent_id)}-{session_epoch}"
+    """`worker-<token(agent)>-<sessionEpoch modulo consumer_names>`: the same on every shard's stream."""
+    return f"worker-{token(agent_id)}-{session_epoch % consumer_names}"
 
 
 def is_replaced(consumer: str, agent_id: str, session_epoch: SessionEpoch) -> bool:
-    """Whether a consumer is one of this Agent's from a session before `session_epoch`."""
-    prefix, _, epoch = consumer.rpartition("-")
-    return prefix == f"worker-{token(agent_id)}" and epoch.isdecimal() and int(epoch) < session_epoch
+    """Whether a consumer is one of this Agent's from a session before `session_epoch`.
+
+    Numbers that go round are compared by the shorter way (RFC 1982): one that is at most half a round behind is older.
+    """
+    prefix, _, number = consumer.rpartition("-")
+    if prefix != f"worker-{token(agent_id)}" or not number.isdecimal():
+        return False
+    return 0 < (session_epoch - int(number)) % consumer_names <= consumer_names // 2
 
 
 def _delivery(organization_id: str, agent_id: str, scope: Scope, shard: ShardScope) -> Delivery:

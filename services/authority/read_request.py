@@ -6,7 +6,7 @@ nothing, whatever a cache remembers. Nothing is recorded but authentication fail
 """
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
@@ -58,15 +58,21 @@ class _Believed(Struct, frozen=True):
 
 
 class ReadTrust(Struct, frozen=True, kw_only=True):
-    """What every request of one Organization is verified by; `keys` are re-read where they are believed."""
+    """What every request of one Organization is verified by; `keys` are re-read where they are believed.
+
+    While `registry_fault` gives a reason, the registry as a whole is not valid, so no request can be believed.
+    """
 
     organization_id: str
     keys: KeyRegistryCache
     freshness: Freshness
+    registry_fault: Callable[[], str | None]
 
 
 async def read_request(pool: Pool, trust: ReadTrust, raw: bytes, kinds: Collection[str]) -> ReadRequest | Rejection:
     """Verify one request whose kind must be among `kinds`. Raises psycopg errors as they come."""
+    if trust.registry_fault() is not None:
+        return registry_not_trusted()
     verified = await _verify(trust.keys, raw)
     if isinstance(verified, VerificationFailure):
         return await _refuse_document(pool, trust.organization_id, raw, verified)
@@ -128,7 +134,7 @@ async def _believe(
     row = await (await connection.execute(sql.read_request_facts, asked, binary=True)).fetchone()
     assert row is not None  # noqa: S101 - the statement always gives one row
     now, judged_at, session_epoch, *key = row
-    if (fault := _key_fault(key, judged_at)) is not None:
+    if (fault := _key_fault(key, (now, judged_at))) is not None:
         stage = Stage.KEY_RESOLUTION.value
     elif (fault := trust.freshness.around(now).fault(command.issued_at)) is not None:
         stage = "freshness"
@@ -146,11 +152,17 @@ async def _believe(
     return reject(Code.AUTH_INVALID_SIGNATURE, rejected_words)
 
 
-def _key_fault(row: list[Any], judged_at: datetime) -> str | None:
+def registry_not_trusted() -> Rejection:
+    """The answer to whoever would have to be believed by a key while the registry is not valid."""
+    message = "nobody can be verified now; send the same request again"
+    return reject(Code.BACKPRESSURE, message, retryable=True, retry_after_ms=1_000)
+
+
+def _key_fault(row: list[Any], moments: tuple[datetime, ...]) -> str | None:
     if row[0] is None:
         return "the key is no longer registered"
     key = registered_key(row)
-    if not key.covers(instant(format_timestamp(judged_at))):
+    if not all(key.covers(instant(format_timestamp(moment))) for moment in moments):
         return f"key {key.key_id} is not valid at the time of reading"
     return None
 

@@ -1,6 +1,7 @@
 """Trust judged again under the locks: keys as they stand now, the admission log, freshness (RULE-06, TRU-4, TRU-6)."""
 
 import hashlib
+from collections.abc import Sequence
 
 from contracts.admission import admission_stage
 from contracts.documents.common import Actor
@@ -16,22 +17,20 @@ class TrustDesk:
     """Judges the trust of one batch's documents at its one moment of acceptance."""
 
     def __init__(
-        self, keys: KeyBook, admissions: AdmissionBook, *, judged_at: Instant, window: FreshnessWindow
+        self, keys: KeyBook, admissions: AdmissionBook, *, moments: Sequence[Instant], window: FreshnessWindow
     ) -> None:
-        """`judged_at` is the acceptance time of the batch, or later; the books move on with the batch."""
+        """Keys must be valid at each of `moments`, the acceptance time among them; the books move on with the batch."""
         self._keys = keys
         self._admissions = admissions
-        self._judged_at = judged_at
+        self.moments = moments
         self._window = window
         self._judged: dict[tuple[str, str, str], tuple[RegisteredKey, str | None]] = {}
 
     def distrust(self, admitted: Admitted) -> AuthenticationFailure | None:
         """Why a new Command may not be admitted now, or None."""
         for fact in admitted.facts:
-            if (fault := self.key_fault(fact.key_id, fact.principal)) is not None:
-                return _failure(Stage.KEY_RESOLUTION.value, fault, admitted)
-            if (fault := self._admission_fault(fact)) is not None:
-                return _failure(admission_stage, fault, admitted)
+            if (failure := self._distrusted(fact, is_command=fact is admitted.fact)) is not None:
+                return _failure(*failure, admitted)
         if (fault := self._window.fault(admitted.command.issued_at)) is not None:
             return _failure("freshness", fault, admitted)
         return None
@@ -47,14 +46,25 @@ class TrustDesk:
             judged = self._judged[asked] = (known.key, self._judge_key(known.key, principal))
         return judged[1]
 
-    def _admission_fault(self, fact: SignedFact) -> str | None:
+    def _distrusted(self, fact: SignedFact, *, is_command: bool) -> tuple[str, str] | None:
+        """Stage and reason of a refusal. What was admitted before is judged by its record: a key may end after that.
+
+        The Command itself asks for something new, so its key must be valid now all the same.
+        """
         known = self._keys.find(fact.key_id)
-        return None if known is None else self._admissions.fault(fact, known.key)
+        if known is not None and self._admissions.holds(fact):
+            if (fault := self._admissions.fault(fact, known.key)) is not None:
+                return admission_stage, fault
+            if not is_command:
+                return None
+        if (fault := self.key_fault(fact.key_id, fact.principal)) is not None:
+            return Stage.KEY_RESOLUTION.value, fault
+        return None
 
     def _judge_key(self, key: RegisteredKey, principal: Actor) -> str | None:
         if key.principal != principal:
             return f"key {key.key_id} is not registered for {principal.id}"
-        if not key.covers(self._judged_at):
+        if not all(key.covers(moment) for moment in self.moments):
             return f"key {key.key_id} is not valid at the time of acceptance"
         return None
 

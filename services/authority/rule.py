@@ -80,9 +80,9 @@ class Rule[P](Struct, frozen=True, kw_only=True):
     """One Command kind.
 
     `event` is the kind of its Event, `aggregate` the present revision of what it changes (0 for something new),
-    `work_item` the identifier of the WorkItem that the payload addresses, `keys` the registered keys that it binds or
-    ends (ID and, to bind, the 32 raw bytes). The check tuples stand in the order in which they run; see `decide` for
-    what runs between them.
+    `work_item` the identifier of the WorkItem that the payload addresses, `keys` the registered keys that it asks for
+    (ID and, to bind, the 32 raw bytes); `changes_keys` says that it binds or ends them. The check tuples stand in the
+    order in which they run; see `decide` for what runs between them.
     """
 
     event: str
@@ -91,6 +91,7 @@ class Rule[P](Struct, frozen=True, kw_only=True):
     work_item: Callable[[P], str] | None = None
     agents: Callable[[P], Iterable[str]] = _no_names
     keys: Callable[[P], Iterable[tuple[str, bytes | None]]] = _no_keys
+    changes_keys: bool = False
     claims: Callable[[P], tuple[tuple[str, str], ...]] = _no_claims
     nested: tuple[tuple[DocumentKind, str], ...] = ()
     shape: tuple[Check, ...] = ()

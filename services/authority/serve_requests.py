@@ -35,10 +35,8 @@ from contracts.payloads.requests import (
 from contracts.rejection import Code, Rejection, reject
 from contracts.signature import SigningKey
 from services.authority.encode_answer import encode_rejection
-from services.authority.freshness import Freshness
-from services.authority.key_cache import KeyRegistryCache
 from services.authority.provision_delivery import retire_deliveries
-from services.authority.read_request import ReadRequest, ReadTrust, read_request
+from services.authority.read_request import ReadRequest, ReadTrust, read_request, registry_not_trusted
 from services.authority.serve_acknowledgement import serve_acknowledgement
 from services.authority.serve_heads import serve_heads
 from services.authority.serve_keys import serve_keys
@@ -151,10 +149,8 @@ class ServedRequests:
 async def serve(
     nc: Client,
     pool: Pool,
-    organization_id: str,
-    keys: KeyRegistryCache,
+    trust: ReadTrust,
     *,
-    freshness: Freshness,
     signing_key: Callable[[], SigningKey],
     open_session: OpenSession,
     metrics: Metrics,
@@ -164,7 +160,7 @@ async def serve(
     `pool` reaches the primary: a FORK verdict rests on what is answered here (RULE-21). `signing_key` gives the key
     that signs the authority's Events now.
     """
-    trust = ReadTrust(organization_id=organization_id, keys=keys, freshness=freshness)
+    organization_id = trust.organization_id
     desk = _Desk(nc, pool, trust, signing_key, open_session)
     counter = _Counter(metrics)
     offers: list[tuple[str, Callable[[str], str], int, Handler]] = [
@@ -181,7 +177,7 @@ async def serve(
         subscriptions.append(await nc.subscribe(subject(organization_id), queue=queue_group, cb=door.on_request))
 
     async def on_keys_changed(_message: Msg) -> None:
-        keys.invalidate()
+        trust.keys.invalidate()
 
     subscriptions.append(await nc.subscribe(subjects.keys_changed(organization_id), cb=on_keys_changed))
     return ServedRequests(subscriptions, doors)
@@ -253,6 +249,8 @@ class _Desk:
 
     async def session(self, raw: bytes) -> Struct | Rejection:
         """One step of the handshake; a new session ends the delivery of those before it."""
+        if self._trust.registry_fault() is not None:
+            return registry_not_trusted()
         return await serve_session(self._pool, self._organization_id, raw, self._open_and_retire)
 
     async def _open_and_retire(self, agent_id: str, key_id: str) -> SessionOpened | Rejection:

@@ -41,6 +41,7 @@ from contracts.timestamps import format_timestamp, instant, parse_timestamp
 from contracts.verification import RegisteredKey, Stage
 from services.authority.admitted import AuthenticationFailure
 from services.authority.audit_failure import audit_failure
+from services.authority.decide_organization import rejected_proof
 from services.authority.key_book import registered_key
 from services.process.database import Pool
 from services.process.statements import load
@@ -78,6 +79,7 @@ class _OpenChallenge(Struct, frozen=True):
     challenge: bytes
     expires_at: datetime
     now: datetime
+    judged_at: datetime
     key: RegisteredKey | None
 
 
@@ -108,7 +110,7 @@ async def serve_session(
         fault_found = _unproven(challenge, proof)
         if fault_found is not None:
             await audit_failure(connection, organization_id, _audit_record(fault_found, proof, raw))
-            return reject(Code.AUTH_INVALID_SIGNATURE, "session proof rejected")
+            return reject(Code.AUTH_INVALID_SIGNATURE, rejected_proof)
     opened = await open_session(proof.agent_id, proof.key_id)
     if isinstance(opened, Rejection):
         return opened
@@ -183,9 +185,11 @@ async def consume_challenge(
     row = await (await connection.execute(sql.consume_challenge, asked, binary=True)).fetchone()
     if row is None:
         return None
-    agent_id, key_id, client_nonce, server_nonce, challenge_bytes, expires_at, now, *key = row
+    agent_id, key_id, client_nonce, server_nonce, challenge_bytes, expires_at, now, judged_at, *key = row
     registered = None if key[0] is None else registered_key(key)
-    return _OpenChallenge(agent_id, key_id, client_nonce, server_nonce, challenge_bytes, expires_at, now, registered)
+    return _OpenChallenge(
+        agent_id, key_id, client_nonce, server_nonce, challenge_bytes, expires_at, now, judged_at, registered
+    )
 
 
 def _unproven(challenge: _OpenChallenge | None, proof: ClientProof) -> _Unproven | None:
@@ -221,7 +225,7 @@ def _key_fault(challenge: _OpenChallenge) -> str | None:
         return "the key is not registered"
     if challenge.key.principal != Actor(type=ActorType.AGENT, id=challenge.agent_id):
         return f"the key is bound to {challenge.key.principal.id}"
-    if not challenge.key.covers(instant(format_timestamp(challenge.now))):
+    if not all(challenge.key.covers(instant(format_timestamp(at))) for at in (challenge.now, challenge.judged_at)):
         return "the key is not valid now"
     return None
 

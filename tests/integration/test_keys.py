@@ -214,7 +214,9 @@ async def test_a_revoked_key_reads_nothing(
     await authority.receipt(registration(organization, key))
     organization_id = organization.organization_id
     keys = KeyRegistryCache(authority.pool, organization_id)
-    trust = ReadTrust(organization_id=organization_id, keys=keys, freshness=Freshness())
+    trust = ReadTrust(
+        organization_id=organization_id, keys=keys, freshness=Freshness(), registry_fault=lambda: None
+    )
 
     async def ask() -> ReadRequest | Rejection:
         raw = signed_command(key, heads_request, organization_id, {"groupIds": [organization_id]}, 1)

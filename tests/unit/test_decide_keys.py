@@ -17,7 +17,7 @@ from contracts.verification import RegisteredKey
 from services.authority.key_book import KnownKey
 from services.authority.organization_rows import key_event_kinds
 from tests.builders import later, principal, signing_key, start_time, test_group, test_organization
-from tests.mission_documents import card_document, operator, owner, worker
+from tests.mission_documents import card_document, operator, owner, signature_key_id, worker
 from tests.scene import Scene, authority_key_id
 
 gateway = signing_key("gateway", ActorType.SERVICE)
@@ -183,12 +183,12 @@ def test_who_keeps_the_registry() -> None:
 def test_keys_in_use_are_not_ended() -> None:
     """TRU-2: nobody saws off the key that signs the request, or the authority's voice."""
     scene = Scene()
-    for key_id, name in ((authority_key_id, "authority"), ("urn:weavehold:key:test", "operator")):
-        key = signing_key(name, ActorType.SERVICE)
-        accepted(scene, key_register, binding(key, keyId=key_id))
+    key = signing_key("authority", ActorType.SERVICE)
+    accepted(scene, key_register, binding(key, keyId=authority_key_id))
+    for key_id in (authority_key_id, signature_key_id):
         assert refused(scene, key_revoke, {"keyId": key_id, "reason": "x"}) is Code.INVALID_STATE_TRANSITION
     until = {"validUntil": later(start_time, 300)}
-    assert refused(scene, key_retire, {"keyId": "urn:weavehold:key:test", **until}) is Code.INVALID_STATE_TRANSITION
+    assert refused(scene, key_retire, {"keyId": signature_key_id, **until}) is Code.INVALID_STATE_TRANSITION
     accepted(scene, key_retire, {"keyId": authority_key_id, **until})
 
 

@@ -4,10 +4,14 @@ import pytest
 
 from contracts.command import agent_card_register, session_open
 from contracts.document_kinds import DocumentKind
+from contracts.documents.common import Actor, ActorType
 from contracts.event import agent_card_registered, session_opened
 from contracts.rejection import Code
+from contracts.verification import RegisteredKey
 from services.authority.decide import agents_consulted, identifiers_claimed, nested_documents
-from tests.builders import principal
+from services.authority.decision import authority
+from services.authority.key_book import KnownKey
+from tests.builders import principal, signing_key
 from tests.mission_documents import (
     approval,
     artifact,
@@ -21,11 +25,24 @@ from tests.mission_documents import (
     operator,
     owner,
     rival,
+    signature_key_id,
     worker,
 )
 from tests.scene import Scene
 
 new_agent = principal("new-agent")
+
+
+def registered_as(key_id: str, holder: Actor) -> RegisteredKey:
+    key = signing_key(holder.id)
+    return RegisteredKey(key_id=key_id, principal=holder, public_key=key.public_key, valid_from="2026-01-01T00:00:00Z")
+
+
+def opening(scene: Scene, agent: Actor) -> dict[str, str]:
+    """The payload for a session of an Agent whose key is registered."""
+    key_id = f"urn:weavehold:key:{agent.id}"
+    scene.keys.put(KnownKey(registered_as(key_id, agent), 0))
+    return {"agentId": agent.id, "keyId": key_id}
 
 
 def test_a_newer_card_is_registered() -> None:
@@ -47,17 +64,49 @@ def test_a_card_of_another_organization_is_refused() -> None:
 def test_a_session_is_the_next_epoch() -> None:
     """RULE-07: opening a session raises the Agent's Session Epoch by one."""
     scene = Scene()
-    (draft,) = scene.accept(session_open, {"agentId": worker.id}, operator)
+    (draft,) = scene.accept(session_open, opening(scene, worker), authority)
     assert (draft.kind, draft.payload) == (session_opened, {"agentId": worker.id, "sessionEpoch": 2})
-    assert scene.code(session_open, {"agentId": worker.id}, operator, expectedRevision=7) is Code.REVISION_CONFLICT
+    assert scene.code(session_open, opening(scene, worker), authority, expectedRevision=7) is Code.REVISION_CONFLICT
 
 
 def test_a_session_needs_a_card_that_is_not_revoked() -> None:
     """RULE-07: an unknown or revoked Agent opens no session."""
     scene = Scene()
-    assert scene.code(session_open, {"agentId": new_agent.id}, operator) is Code.INVALID_COMMAND
+    assert scene.code(session_open, opening(scene, new_agent), authority) is Code.INVALID_COMMAND
     scene.register(worker, status="revoked")
-    assert scene.code(session_open, {"agentId": worker.id}, operator) is Code.AUTH_FORBIDDEN
+    assert scene.code(session_open, opening(scene, worker), authority) is Code.AUTH_FORBIDDEN
+
+
+def test_the_authority_alone_opens_sessions() -> None:
+    """RULE-07: no other service has seen the Agent's proof."""
+    scene = Scene()
+    assert scene.code(session_open, opening(scene, worker), operator) is Code.AUTH_FORBIDDEN
+
+
+@pytest.mark.parametrize("spoiled", ["revoked", "another Agent's", "unknown"])
+def test_the_proven_key_is_judged_again_under_the_lock(spoiled: str) -> None:
+    """RULE-06: a revocation between the proof and the session counts."""
+    scene = Scene()
+    payload = opening(scene, worker)
+    match spoiled:
+        case "revoked":
+            scene.keys.end(payload["keyId"], valid_until=None, revoked_at=scene.time)
+        case "another Agent's":
+            payload = {**opening(scene, new_agent), "agentId": worker.id}
+        case _:
+            payload["keyId"] = "urn:weavehold:key:unknown"
+    refusal = scene.refuse(session_open, payload, authority)
+    assert (refusal.code, refusal.message) == (Code.AUTH_INVALID_SIGNATURE, "session proof rejected")
+
+
+def test_only_registrars_bind_an_agents_keys() -> None:
+    """TRU-2: neither may another service carry a card, nor may a card be signed by one."""
+    scene = Scene()
+    card = {"card": card_document(new_agent)}
+    gateway = principal("gateway", ActorType.SERVICE)
+    assert scene.code(agent_card_register, card, gateway) is Code.AUTH_FORBIDDEN
+    scene.keys.put(KnownKey(registered_as(signature_key_id, gateway), 0))
+    assert scene.code(agent_card_register, card, operator) is Code.AUTH_FORBIDDEN
 
 
 # --- what the caller asks about a Command ---------------------------------------------------------------------------
@@ -73,7 +122,7 @@ def test_the_agents_that_a_decision_consults() -> None:
     assert agents_consulted(scene.command("membership.change", change, owner)) == {rival.id}
     guest = {"principal": {"type": "human", "id": owner.id}, "role": "mission_owner"}
     assert agents_consulted(scene.command("membership.change", guest, owner)) == frozenset()
-    assert agents_consulted(scene.command(session_open, {"agentId": worker.id}, operator)) == {worker.id}
+    assert agents_consulted(scene.command(session_open, opening(scene, worker), authority)) == {worker.id}
     assert agents_consulted(scene.command("message.post", {"content": []}, worker)) == {worker.id}
 
 

@@ -6,7 +6,16 @@ import msgspec
 import pytest
 
 from contracts import group_state
-from contracts.command import Command, agent_card_register, core_command_kinds, lease_renew, session_open
+from contracts.command import (
+    Command,
+    agent_card_register,
+    core_command_kinds,
+    key_register,
+    key_retire,
+    key_revoke,
+    lease_renew,
+    session_open,
+)
 from contracts.documents.common import Document
 from contracts.documents.reading import read
 from contracts.event import core_event_kinds, organization_scoped_event_kinds
@@ -26,6 +35,14 @@ checkpoint: Final = {"phase": "draft", "completedMilestones": ["plan"], "created
 payloads: Final[dict[str, dict[str, Any]]] = {
     agent_card_register: {"card": documents["agent-card"]},
     session_open: {"agentId": samples.agent["id"], "keyId": "urn:weavehold:key:ada"},
+    key_register: {
+        "keyId": "urn:weavehold:key:new",
+        "principal": samples.service,
+        "algorithm": "Ed25519",
+        "publicKey": "AAAA",
+    },
+    key_retire: {"keyId": "urn:weavehold:key:new", "validUntil": samples.when},
+    key_revoke: {"keyId": "urn:weavehold:key:new", "reason": "Lost."},
     "mission.create": {
         "missionId": samples.mission_id,
         "groupId": samples.group_id,
