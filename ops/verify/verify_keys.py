@@ -1,7 +1,9 @@
 """The key registry: valid as a whole, and row for row what Agent Cards and the registry's Events say (TRU-2).
 
 Rows and Events are read as of one moment, so that keys may be changed meanwhile. A binding without an Event is one of
-`weavehold init`, or an Agent's from before bindings named their Event: then its card must still be in the log.
+`weavehold init`, or an Agent's from before bindings named their Event: then its card must still be in the log. A
+statement without an Event is what such a card said when it bound the key, and nothing else; what an Event states has
+its row.
 """
 
 from collections.abc import AsyncIterator
@@ -21,19 +23,21 @@ from contracts.timestamps import format_timestamp
 from ops.init import first_principals
 from ops.verify.finding import Finding, Report
 from ops.verify.verify_log import page_rows_max, sql
-from services.authority.audit_registry import evidence_fault, read_evidence
+from services.authority.audit_registry import evidence_fault
+from services.authority.read_evidence import read_evidence
 
 binding_kinds: Final = (agent_card_registered, key_registered, key_retired, key_revoked)
 remedy: Final = "restore the registry's rows from a backup; a key that nobody can account for must not be used"
 
 
 class _Binding(Struct, frozen=True):
-    """A key bound to a Principal, and the Event that bound it."""
+    """A key bound to a Principal, the Event that bound it, and when the row was written (the log does not tell)."""
 
     principal: Actor
     public_key: bytes
     valid_from: str
     event_id: str | None
+    registered_at: str | None = None
 
 
 class _Statement(Struct, frozen=True):
@@ -69,9 +73,9 @@ async def verify_keys(connection: AsyncConnection[Any], organization_id: str, re
         if (problem := _binding_problem(key_id, stored.bindings.get(key_id), told.bindings.get(key_id))) is not None:
             _find(report, f"{problem}: {remedy}")
     for place in sorted(stored.statements.keys() | told.statements.keys()):
-        early = (binding := stored.bindings.get(place[0])) is not None and binding.event_id is None
-        problem = _statement_problem(place, stored.statements.get(place), told.statements.get(place), early=early)
-        if problem is not None:
+        if (
+            problem := _statement_problem(place, stored.statements.get(place), _told_of(place, stored, told))
+        ) is not None:
             _find(report, f"{problem}: {remedy}")
 
 
@@ -94,17 +98,28 @@ def _binding_problem(key_id: str, row: _Binding | None, told: _Binding | None) -
     return None
 
 
-def _statement_problem(
-    place: tuple[str, int], row: _Statement | None, told: _Statement | None, *, early: bool
-) -> str | None:
-    """`early`: the key was bound before Events stated bindings, or by `weavehold init`."""
+def _told_of(place: tuple[str, int], stored: _Registry, told: _Registry) -> _Statement | None:
+    """What the row of a statement must say.
+
+    Ends that stood in an Agent's binding before statements named their Event are what the card that bound the key said
+    of them; their row bears the time of the binding's row.
+    """
+    statement, row = told.statements.get(place), stored.statements.get(place)
+    binding, bound = stored.bindings.get(place[0]), told.bindings.get(place[0])
+    if statement is None or binding is None or bound is None or (row is not None and row.event_id is not None):
+        return statement
+    early = binding.event_id is None and bound.principal.type is ActorType.AGENT
+    if not early or statement.event_id != bound.event_id or binding.registered_at is None:
+        return statement
+    return msgspec.structs.replace(statement, event_id=None, recorded_at=binding.registered_at)
+
+
+def _statement_problem(place: tuple[str, int], row: _Statement | None, told: _Statement | None) -> str | None:
     name = f"statement {place[1]} of key {place[0]}"
     if row is None:
         assert told is not None  # noqa: S101 - one of the two named the statement
-        # The card of such a key may have stated an end when it bound the key, or a later card did.
-        return None if early and place[1] == 1 else f"{name}, made by Event {told.event_id}, is not in the registry"
-    if row.event_id is None and early and place[1] == 1:
-        return None
+        by = "the Agent Card that bound it" if told.event_id is None else f"Event {told.event_id}"
+        return f"{name}, made by {by}, is not in the registry"
     if told is None:
         return f"{name} is in the registry, but no Event makes it"
     for member in ("event_id", "valid_until", "revoked_at", "recorded_at"):
@@ -117,11 +132,12 @@ def _statement_problem(
 async def _read_rows(connection: AsyncConnection[Any], organization_id: str) -> _Registry:
     asked = {"organization_id": organization_id}
     found = _Registry()
-    for key_id, kind, principal_id, public_key, valid_from, event_id in await (
+    for key_id, kind, principal_id, public_key, valid_from, event_id, registered_at in await (
         await connection.execute(sql.read_bindings, asked, binary=True)
     ).fetchall():
         principal = Actor(type=ActorType(kind), id=principal_id)
-        found.bindings[key_id] = _Binding(principal, public_key, valid_from, event_id)
+        written = format_timestamp(registered_at)
+        found.bindings[key_id] = _Binding(principal, public_key, valid_from, event_id, written)
     for key_id, sequence, recorded_at, valid_until, revoked_at, event_id in await (
         await connection.execute(sql.read_statements, asked, binary=True)
     ).fetchall():

@@ -13,9 +13,10 @@ from contracts.command import Command
 from contracts.event import Event
 from contracts.identifiers import organization_shard
 from contracts.receipt import Outcome, Receipt
+from contracts.timestamps import instant
 from contracts.verification import RegistryFault
 from ops.verify.finding import Finding, Report
-from ops.verify.replay_admissions import AdmissionReplay
+from ops.verify.replay_admissions import AcceptedCommand, AdmissionReplay
 from ops.verify.verify_log import sql
 from services.authority.decide import identifiers_claimed
 from services.process.arrays import TextColumn
@@ -38,17 +39,35 @@ async def verify_receipts(connection: AsyncConnection[Any], organization_id: str
         cursor = await connection.execute(sql.read_receipts_page, asked | after, binary=True)
         page = await cursor.fetchall()
         claimed = await _taken(connection, asked, page)
-        replayed = await replay.problems([row[7] for row in page])
-        for row, not_verified in zip(page, replayed, strict=True):
+        for row in page:
             report.count("receipts")
-            report.count("admissions")
             if (problem := _problem(row) or _missing(row, claimed)) is not None:
                 report.add(_finding(row, problem, "receipts"))
-            if not_verified is not None:
-                report.add(_finding(row, f"the Command {row[1]} by {row[0]} {not_verified}", "admissions"))
+        await _replay(replay, page, report)
         if len(page) < page_rows_max:
             break
         after = {"actor_id": page[-1][0], "action_id": page[-1][1]}
+
+
+async def _replay(replay: AdmissionReplay, page: list[tuple[Any, ...]], report: Report) -> None:
+    """Judge the admissions of a page's Commands. Of whose acceptance nothing can be read, that is the finding."""
+    accepted = [(row, command) for row in page if (command := _accepted(row)) is not None]
+    replayed = await replay.problems([command for _, command in accepted])
+    for (row, _), problem in zip(accepted, replayed, strict=True):
+        report.count("admissions")
+        if problem is not None:
+            report.add(_finding(row, f"the Command {row[1]} by {row[0]} {problem}", "admissions"))
+
+
+def _accepted(row: tuple[Any, ...]) -> AcceptedCommand | None:
+    """A Command as its Receipt and first Event tell of it; None without them, which is a finding of its own."""
+    try:
+        receipt = msgspec.json.decode(row[6], type=Receipt)
+        event = msgspec.json.decode(row[9] or b"", type=Event)
+        instant(receipt.accepted_at)
+    except (ValueError, msgspec.MsgspecError):
+        return None
+    return AcceptedCommand(raw=row[7], accepted_at=receipt.accepted_at, accepted_by=event.accepted_by)
 
 
 def _problem(row: tuple[Any, ...]) -> str | None:

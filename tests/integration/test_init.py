@@ -2,6 +2,9 @@
 
 import asyncio
 import stat
+import threading
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -10,6 +13,8 @@ from msgspec.structs import replace
 from contracts.documents.common import Actor, ActorType
 from contracts.key_registry import RegistryEvidence
 from contracts.signature import SigningKey
+from ops import init as init_module
+from ops.folder_lock import alone_in
 from ops.init import (
     FirstKeys,
     InitializationFault,
@@ -21,7 +26,7 @@ from ops.init import (
     organization_id,
     write_key_file,
 )
-from services.authority.audit_registry import read_evidence
+from services.authority.read_evidence import read_evidence
 from services.feed.trust_anchors import load_anchors
 from services.process.database import Connection, connect
 
@@ -98,7 +103,6 @@ async def test_a_failure_leaves_nothing_in_the_database(connection: Connection, 
 
 async def test_several_at_once_make_one(database_url: str, tmp_path: Path) -> None:
     """RULE-29: concurrent starts agree."""
-    await asyncio.to_thread(prepare_keys, tmp_path)
     connections = [await connect(database_url, name="test") for _ in range(4)]
     try:
         made = await asyncio.gather(
@@ -126,6 +130,61 @@ async def test_two_organizations_live_side_by_side(connection: Connection, tmp_p
     pinned = load_anchors(tmp_path / "anchors.json")
     assert [each.organization_id for each in pinned.anchors] == [first.organization_id, second.organization_id]
     assert await counts(connection) == {"organization": 2, "shard": 5, "incarnation": 2, "signing_key": 8}
+
+
+def init_in_a_process_of_its_own(url: str, name: str, keys_directory: Path) -> Organization:
+    """`weavehold init` on an event loop of its own, as another process would run it."""
+
+    async def run() -> Organization:
+        made = await connect(url, name="test")
+        try:
+            return await initialize(made, name=name, keys_directory=keys_directory, shard_count=1)
+        finally:
+            await made.close()
+
+    return asyncio.run(run())
+
+
+async def test_two_organizations_made_at_once_in_one_folder(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RULE-29, TRU-2: neither overwrites a key file of the other, nor takes its trust anchors away again."""
+    together = threading.Barrier(2)
+
+    def in_step[**P, T](act: Callable[P, T]) -> Callable[P, T]:
+        """Do it, and go on only when both have: each has then looked before the other wrote."""
+
+        def wait(*args: P.args, **named: P.kwargs) -> T:
+            try:
+                return act(*args, **named)
+            finally:
+                with suppress(threading.BrokenBarrierError):
+                    together.wait(0.3)
+                together.reset()
+
+        return wait
+
+    monkeypatch.setattr(init_module, "load_anchors", in_step(load_anchors))
+    monkeypatch.setattr(init_module, "key_file", in_step(key_file))
+    made = await asyncio.gather(
+        *(asyncio.to_thread(init_in_a_process_of_its_own, database_url, name, tmp_path) for name in ("one", "two"))
+    )
+    anchors = load_anchors(tmp_path / "anchors.json")
+    assert {each.organization_id for each in anchors.anchors} == {each.organization_id for each in made}
+    for name in first_principals:
+        left = SigningKey.from_file(key_file(tmp_path, name)).key_id
+        assert {getattr(each.keys, name).key_id for each in made} == {left}
+
+
+async def test_who_keeps_the_folder_to_himself_is_named_after_a_while(
+    connection: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """OPS-2: init waits for a rotation, not for ever; nothing was made."""
+    monkeypatch.setattr(init_module, "folder_wait_seconds", 0.2)
+    with alone_in(tmp_path), pytest.raises(InitializationFault, match="a rotation of keys"):
+        await initialize(connection, name="acme", keys_directory=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+    assert await counts(connection) == {"organization": 0, "shard": 0, "incarnation": 0, "signing_key": 0}
 
 
 async def test_the_number_of_shards_is_fixed(connection: Connection, tmp_path: Path) -> None:
