@@ -185,6 +185,29 @@ async def test_what_stands_beside_the_log_is_compared_too(
     assert check in {finding.check for finding in await findings(database_url, history)}
 
 
+moved = "UPDATE admission SET trusted_accepted_at = trusted_accepted_at {} WHERE document_kind = '{}'"
+claimed = "UPDATE admission SET accepted_by = 'urn:weavehold:service:registry' WHERE document_kind = '{}'"
+retold = {
+    "a Command by another service": (claimed.format("command"), 11, "log-authentication-failed"),
+    "a Command a day later": (moved.format("+ interval '1 day'", "command"), 11, "command: was admitted at"),
+    "a Command a moment earlier": (moved.format("- interval '1 us'", "command"), 11, "command: was admitted at"),
+    "a card by another service": (claimed.format("agent-card"), 1, "log-authentication-failed"),
+    "a card a moment later": (moved.format("+ interval '1 us'", "agent-card"), 1, "agent-card: was admitted at"),
+    "a card earlier, by another Command": (moved.format("- interval '1 s'", "agent-card"), 0, ""),
+}
+
+
+@pytest.mark.parametrize(("statement", "count", "words"), retold.values(), ids=retold.keys())
+async def test_who_admitted_and_when_is_told_by_receipt_and_event(
+    statement: str, count: int, words: str, database_url: str, history: Organization
+) -> None:
+    """TRU-4: a record that was changed into another plausible one, inside the key's interval, is named."""
+    await run_sql(database_url, *untriggered, statement)
+    found = await findings(database_url, history)
+    assert [finding.check for finding in found] == ["admissions"] * count
+    assert all(words in finding.message for finding in found), found
+
+
 async def test_a_changed_row_of_a_projection_is_named(database_url: str, history: Organization, tmp_path: Path) -> None:
     """MWP-WRK-008, NEW-4: Group and sequence of the projection that differs."""
     file = await board(tmp_path / "board.sqlite", database_url, history)
