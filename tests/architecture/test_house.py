@@ -20,6 +20,7 @@ transaction_files = {
     "services/authority/serve_replay.py": "one consistent page",
     "services/authority/serve_acknowledgement.py": "moving an acknowledged position",
     "services/authority/serve_session.py": "consuming a challenge",
+    "services/authority/serve_keys.py": "keys as of one moment, under the lock of whoever changes them",
     "outbox_relay/relay_lease.py": "taking and renewing a relay's lease",
     "projections/apply_event.py": "the applying transaction",
     "projections/fill_gap.py": "settling what is known of a head; beginning a Group anew",

@@ -1,5 +1,6 @@
 """Signed reads of registered keys: who is answered, with what, and by whose signature (TRU-2, RULE-30)."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -7,15 +8,24 @@ import pytest
 from contracts import subjects
 from contracts.identifiers import organization_shard, registry_group
 from contracts.key_registry import KeyRegistry
-from contracts.payloads.requests import keys_asked_max, keys_request
+from contracts.payloads.requests import Keys, keys_asked_max, keys_request
 from contracts.rejection import Code
+from contracts.signature import SigningKey
+from contracts.timestamps import format_timestamp, parse_timestamp
+from ops.init import Organization
 from services.agent.connect import Client
 from services.agent.read_history import AnsweredKeys
 from services.agent.send_command import Refusal, RetryPolicy
+from services.authority.batch_facts import sql
+from services.authority.serve_keys import serve_keys
 from services.feed.trust_anchors import load_anchors
 from services.feed.trust_chain import NotBelieved, TrustChain
-from tests.builders import build_event, end_key, insert_history, signing_key
+from services.process.database import connect
+from tests.authority_rig import authority_on
+from tests.builders import build_event, end_key, insert_history, revoke_key, signing_key
+from tests.keys_rig import registration, second_key
 from tests.reads_rig import Asker, code_of, now, planted, serving
+from tests.relay_rig import eventually
 from tests.trust_rig import authority_key, binding
 
 impatient = RetryPolicy(deadline_seconds=5.0)
@@ -123,3 +133,55 @@ async def test_another_organizations_keys_are_none(database_url: str, nats_url: 
         refused = await stranger.ask(subjects.query(org.id), keys_request, {"keyIds": [foreign.key_id]})
     assert answered["registry"] == {"organizationId": org.id, "bindings": []}
     assert code_of(refused) == "AUTH_INVALID_SIGNATURE"
+
+
+async def test_an_answer_waits_for_a_change_of_keys_that_is_under_way(
+    database_url: str, organization: Organization
+) -> None:
+    """TRU-2, RULE-06: a revocation takes its time first and commits later; an answer of after that time has it."""
+    key, asked = organization.keys.mission_owner, {"organization_id": organization.organization_id}
+    async with (
+        authority_on(database_url, organization) as authority,
+        authority.pool.connection() as reader,
+        await connect(database_url, name="registrar", autocommit=False) as registrar,
+        await connect(database_url, name="look") as look,
+    ):
+        await registrar.execute(sql.lock_keys_exclusive, asked)
+        [(revoked_at,)] = await (await registrar.execute(sql.read_clock)).fetchall()
+        await revoke_key(registrar, key.key_id, format_timestamp(revoked_at))
+        answering = asyncio.create_task(
+            serve_keys(
+                reader,
+                organization.organization_id,
+                organization.keys.authority,
+                "urn:test:read",
+                Keys(key_ids=(key.key_id,)),
+            )
+        )
+
+        async def waits_or_answered() -> bool:
+            cursor = await look.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+            return answering.done() or await cursor.fetchone() == (1,)
+
+        await eventually(waits_or_answered, 10, "the answer to meet the change")
+        await registrar.commit()
+        answer = await answering
+    assert parse_timestamp(answer.answered_at) > revoked_at
+    [stated] = answer.registry.bindings[0].validity_history
+    assert stated.revoked_at == format_timestamp(revoked_at)
+
+
+async def test_how_other_keys_were_bound_is_not_told(database_url: str, organization: Organization) -> None:
+    """TRU-2, RULE-30: the registry's Event comes along for a key of the authority, never for somebody else's."""
+    successor = SigningKey.generate(organization.keys.authority.principal)
+    others = [second_key(organization), SigningKey.generate(organization.keys.operator.principal)]
+    async with authority_on(database_url, organization) as authority, authority.pool.connection() as reader:
+        bound = await authority.receipt(registration(organization, successor))
+        for key in others:
+            await authority.receipt(registration(organization, key))
+        asked = Keys(key_ids=tuple(key.key_id for key in (*others, successor)))
+        answer = await serve_keys(
+            reader, organization.organization_id, organization.keys.authority, "urn:test:read", asked
+        )
+    assert {binding.key_id for binding in answer.registry.bindings} == set(asked.key_ids)
+    assert [event["eventId"] for event in answer.bound_by] == [bound.events[0].event_id]
