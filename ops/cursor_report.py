@@ -15,6 +15,8 @@ from contracts.cursor import Cursor
 from contracts.identifiers import GroupSequence
 from contracts.payloads.requests import GroupHead
 from contracts.timestamps import format_timestamp
+from ops.projection_file import NotAProjection
+from ops.projection_place import ProjectionPlace, open_place
 from services.process.statements import load
 
 cursors_in_page_max: Final = 1_000
@@ -80,10 +82,6 @@ class CursorReport(Struct, frozen=True, kw_only=True, rename="camel"):
     projection: tuple[CursorLine, ...] | None
 
 
-class ProjectionUnreadable(Exception):
-    """The file is no projection; the message names it."""
-
-
 async def read_groups(
     connection: AsyncConnection[Any], organization_id: str, group_id: str | None, after_group_id: str, limit: int
 ) -> tuple[tuple[GroupLine, ...], str | None]:
@@ -124,13 +122,16 @@ def _group(row: Sequence[Any], told: Sequence[tuple[Any, ...]]) -> GroupLine:
     )
 
 
-def read_projection(path: Path) -> list[Cursor]:
-    """All Cursors of a projection's SQLite file, opened for reading only. Raises ProjectionUnreadable."""
+def read_projection(place: ProjectionPlace) -> list[Cursor]:
+    """All Cursors of a projection, opened for reading only; a file's consumer may be unknown. Raises NotAProjection."""
+    if not isinstance(place, Path):
+        with open_place(place) as opened:
+            return opened.snapshot.cursors()
     try:
-        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+        with closing(sqlite3.connect(f"{place.resolve().as_uri()}?mode=ro", uri=True)) as connection:
             return [Cursor(*row) for row in connection.execute(projection_sql.read_cursors)]
     except sqlite3.Error as fault:
-        raise ProjectionUnreadable(f"{path} is not the SQLite file of a projection: {fault}") from fault
+        raise NotAProjection(f"{place} is not the SQLite file of a projection: {fault}") from fault
 
 
 async def judge_cursors(

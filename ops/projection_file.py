@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from projections.consumer import Consumer
 from projections.listing import listed_consumers
+from projections.store.sql_transaction import SqlTransaction
 from projections.store.sqlite import SqliteTransaction
 from services.process.statements import load
 
@@ -16,7 +17,7 @@ store_sql = load("projections.store", "sqlite")
 
 
 class NotAProjection(Exception):
-    """The file holds no projection that this version can read; the message names it."""
+    """The place holds no projection that this version can read; the message names it."""
 
 
 class OpenedProjection(Struct, frozen=True):
@@ -24,7 +25,7 @@ class OpenedProjection(Struct, frozen=True):
 
     consumer: Consumer
     organization_id: str
-    snapshot: SqliteTransaction
+    snapshot: SqlTransaction
 
 
 @contextmanager
@@ -34,7 +35,7 @@ def open_projection(file: Path) -> Iterator[OpenedProjection]:
         with closing(sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True, isolation_level=None)) as database:
             database.execute(store_sql.begin_reading)
             _, name, version, variant, owner = database.execute(store_sql.read_meta).fetchone() or (0, "", 0, "", "")
-            consumer = _consumer(name, version, variant)
+            consumer = consumer_of(name, version, variant)
             if consumer is None:
                 raise NotAProjection(f"{file} holds {name or 'nothing'} {version}, which this version cannot read")
             yield OpenedProjection(consumer, owner, SqliteTransaction(database, consumer))
@@ -42,7 +43,8 @@ def open_projection(file: Path) -> Iterator[OpenedProjection]:
         raise NotAProjection(f"{file} cannot be read as a projection: {fault}") from fault
 
 
-def _consumer(name: str, version: int, variant: str) -> Consumer | None:
+def consumer_of(name: str, version: int, variant: str) -> Consumer | None:
+    """The consumer that made what a projection says of itself; None when this version has no such one."""
     identity = (name, version, variant)
     listed = listed_consumers(variant)
     return next((each for each in listed if (each.name, each.version, each.variant) == identity), None)

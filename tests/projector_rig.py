@@ -14,7 +14,8 @@ from contracts.documents.message import TextPart
 from contracts.identifiers import ShardId
 from contracts.payloads.message import MessagePost
 from ops.embedded.http_probe import probe
-from ops.projection_file import NotAProjection, open_projection
+from ops.projection_file import NotAProjection
+from ops.projection_place import board_place, open_place
 from projections.digest import projection_digests
 from projections.history import place_of
 from projections.mission_board.consumer import MissionBoard
@@ -29,7 +30,6 @@ from services.feed.signed_history import SignedHistory
 from tests.agent_rig import PlantedMission, Process, Stack, accepted, small_mission
 
 shards = (ShardId(1), ShardId(2))
-board_name = f"{MissionBoard.name}.sqlite"
 
 
 class PlantedMissions:
@@ -106,12 +106,17 @@ class PlantedMissions:
 
 
 class Board:
-    """One projector's folder: its process and what its file shows."""
+    """One projector's folder, or database: its process and what its projection shows."""
 
-    def __init__(self, planted: PlantedMissions, folder: Path) -> None:
+    def __init__(self, planted: PlantedMissions, folder: Path, database_url: str | None = None) -> None:
         self.planted = planted
         self.folder = folder
-        self.file = folder / board_name
+        self.settings = {"WEAVEHOLD_PROJECTIONS_DIR": str(folder)}
+        if database_url is not None:
+            self.settings["WEAVEHOLD_PROJECTION_STORE"] = "postgres"
+            self.settings["WEAVEHOLD_PROJECTION_DATABASE_URL"] = database_url
+        organization = {"WEAVEHOLD_ORGANIZATION": planted.operator.organization_id}
+        self.place = board_place(folder.parent, self.settings | organization)
         self._port_file = folder.with_name(f"{folder.name}.port")
 
     def process(self, kill_at: str | None = None, **variables: str) -> Process:
@@ -119,7 +124,7 @@ class Board:
         if kill_at is not None:
             variables["WEAVEHOLD_TEST_KILL_AT"] = kill_at
         own = {
-            "WEAVEHOLD_PROJECTIONS_DIR": str(self.folder),
+            **self.settings,
             "WEAVEHOLD_HEALTH_PORT_FILE": str(self._port_file),
         }
         module = "services.projector.main" if kill_at is None else "tests.killed_projector"
@@ -146,8 +151,8 @@ class Board:
         return self._port_file.exists()
 
     def read(self, look):
-        """What `look` sees in one snapshot of the file."""
-        with open_projection(self.file) as opened:
+        """What `look` sees in one snapshot of the projection."""
+        with open_place(self.place) as opened:
             return look(opened.snapshot)
 
     def missions(self):
@@ -186,6 +191,7 @@ class Board:
 
     async def rebuilt(self):
         """The digests of a board rebuilt from the authority's history."""
+        self.folder.mkdir(exist_ok=True)
         file = self.folder / f"rebuilt-{secrets.token_hex(4)}.sqlite"
         store = await SqliteStore.open(file, MissionBoard(), self.planted.operator.organization_id)
         groups = sorted(mission.group_id for mission in self.planted.missions)

@@ -75,11 +75,13 @@ class SqliteFiles:
 class PostgresSchemas:
     """PostgreSQL: a schema named for the path in the database; a copy is one of the whole database."""
 
-    def __init__(self, database_url: str) -> None:
+    def __init__(self, database_url: str, through: str | None = None) -> None:
+        """Stores reach the database `through` another URL, a proxy's."""
         self.url = database_url
+        self._through = through or database_url
 
     async def open(self, path: Path, consumer: Consumer) -> PostgresStore:
-        return await PostgresStore.open(self.url, consumer, test_organization, schema_at(path))
+        return await PostgresStore.open(self._through, consumer, test_organization, schema_at(path))
 
     def lose(self, path: Path) -> None:
         with psycopg.connect(self.url) as connection:
@@ -90,6 +92,10 @@ class PostgresSchemas:
 
     def restore(self, path: Path) -> None:
         self._replace(self._database, f"{self._database}_kept")
+
+    def drop_copy(self) -> None:
+        with closing(psycopg.connect(make_conninfo(self.url, dbname="postgres"), autocommit=True)) as connection:
+            connection.execute(sql.SQL("DROP DATABASE IF EXISTS {}").format(sql.Identifier(f"{self._database}_kept")))
 
     def make_strange(self, path: Path, consumer: Consumer) -> None:
         table = next(iter(consumer.tables))

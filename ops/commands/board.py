@@ -11,13 +11,13 @@ from rich.text import Text
 
 from ops.cells import cell, line
 from ops.command_fault import CommandFault
-from ops.embedded.directory import StackDirectory, default_directory
-from ops.embedded.environment import DirectoryOption, stack_variables
+from ops.embedded.directory import default_directory
+from ops.embedded.environment import DirectoryOption
 from ops.output import JsonOption, print_result
-from ops.projection_file import NotAProjection, open_projection
+from ops.projection_file import NotAProjection
+from ops.projection_place import ProjectionPlace, board_place, open_place
 from projections.mission_board.consumer import MissionBoard
 from projections.mission_board.read_board import BoardMission, read_board
-from services.process.settings import Environment
 
 
 class StoppedGroup(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -43,37 +43,31 @@ def command(
 ) -> None:
     """Show every Mission with its state, Coordinator, WorkItems and last activity, as the projector has projected it.
 
-    Reads the projector's file in WEAVEHOLD_PROJECTIONS_DIR or the stack's directory; neither authority nor broker nor
-    database is asked, so it shows what was projected last. `weavehold group show` asks the authority.
+    Reads the projector's file in WEAVEHOLD_PROJECTIONS_DIR or the stack's directory, or with
+    WEAVEHOLD_PROJECTION_STORE=postgres its schema in WEAVEHOLD_PROJECTION_DATABASE_URL; neither authority nor broker is
+    asked, so it shows what was projected last. `weavehold group show` asks the authority.
 
     \b
     Examples:
       weavehold board
       weavehold board --group urn:weavehold:group:website --json
     """
-    board = _read(board_file(directory), group)
+    board = _read(board_place(directory), group)
     print_result(board, as_json=as_json, people=lambda console: _show(console, board))
 
 
-def board_file(directory: Path) -> Path:
-    """Where the projector of a stack keeps its board."""
-    environment = Environment(stack_variables(directory))
-    folder = environment.path("WEAVEHOLD_PROJECTIONS_DIR", StackDirectory.at(directory).projections)
-    return folder / f"{MissionBoard.name}.sqlite"
-
-
-def _read(file: Path, group_id: str | None) -> Board:
+def _read(place: ProjectionPlace, group_id: str | None) -> Board:
     """The board of one Group or of all. Raises CommandFault."""
-    if not file.exists():
-        raise CommandFault(f"there is no {file}; run a projector (`weavehold up` does), or name its --directory")
+    if isinstance(place, Path) and not place.exists():
+        raise CommandFault(f"there is no {place}; run a projector (`weavehold up` does), or name its --directory")
     try:
-        with open_projection(file) as opened:
+        with open_place(place) as opened:
             if opened.consumer.name != MissionBoard.name:
-                raise CommandFault(f"{file} holds a projection named {opened.consumer.name}, not the mission board")
+                raise CommandFault(f"{place} holds a projection named {opened.consumer.name}, not the mission board")
             missions = read_board(opened.snapshot)
             stops = opened.snapshot.stops()
     except NotAProjection as fault:
-        raise CommandFault(str(fault)) from fault
+        raise CommandFault(f"{fault}; run a projector with the same WEAVEHOLD_PROJECTION_… settings") from fault
     missions = tuple(mission for mission in missions if group_id in (None, mission.group_id))
     if group_id is not None and not missions:
         raise CommandFault(f"the board has no Group {group_id}; check the ID, or wait until it is projected")

@@ -14,7 +14,6 @@ from ops.cursor_report import (
     CursorLine,
     CursorReport,
     GroupLine,
-    ProjectionUnreadable,
     judge_cursors,
     read_groups,
     read_projection,
@@ -22,6 +21,8 @@ from ops.cursor_report import (
 from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
 from ops.output import JsonOption, print_result
+from ops.projection_file import NotAProjection
+from ops.projection_place import place_called
 from ops.running_stack import database_access
 from services.process.database import connect
 
@@ -43,7 +44,8 @@ def _root() -> None:
 def show(
     group: Annotated[str | None, typer.Option(help="Only this Group.")] = None,
     projection: Annotated[
-        Path | None, typer.Option(help="SQLite file of a projection whose Cursors are compared with the authority.")
+        str | None,
+        typer.Option(help="mission_board, or a SQLite file, whose Cursors are compared with the authority."),
     ] = None,
     after: Annotated[str, typer.Option(help="Only Groups whose IDs come after this one.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=groups_shown_max, help="Groups at most.")] = groups_shown_default,
@@ -59,6 +61,7 @@ def show(
       weavehold cursor show
       weavehold cursor show --group urn:weavehold:group:website --json
       weavehold cursor show --projection worker-a/work_queue.sqlite
+      weavehold cursor show --projection mission_board
     """
     report = asyncio.run(_read(directory, group, projection, after, limit))
     print_result(report, as_json=as_json, people=lambda console: _show(console, report))
@@ -66,11 +69,11 @@ def show(
         raise typer.Exit(1)
 
 
-async def _read(directory: Path, group_id: str | None, projection: Path | None, after: str, limit: int) -> CursorReport:
+async def _read(directory: Path, group_id: str | None, projection: str | None, after: str, limit: int) -> CursorReport:
     access = database_access(directory)
     try:
-        cursors = None if projection is None else read_projection(projection)
-    except ProjectionUnreadable as fault:
+        cursors = None if projection is None else read_projection(place_called(projection, directory))
+    except NotAProjection as fault:
         raise UsageFault(str(fault)) from fault
     connection = await connect(access.url, name="weavehold-cursor")
     try:

@@ -10,18 +10,21 @@ from rich.console import Console
 from rich.table import Table
 
 from ops.cells import cell, line
+from ops.command_fault import CommandFault
 from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
 from ops.output import JsonOption, print_result
+from ops.projection_file import NotAProjection
+from ops.projection_place import place_called, projection_places
 from ops.running_stack import broker_access, database_access
 from ops.verify.finding import Finding, Report
-from ops.verify.run import projection_files, verify_all
+from ops.verify.run import verify_all
 
 
 def command(
     projection: Annotated[
-        list[Path] | None,
-        typer.Option(help="SQLite file of a projection; by default all that lie in the directory. May be repeated."),
+        list[str] | None,
+        typer.Option(help="SQLite file of a projection, or mission_board; by default all there are. May be repeated."),
     ] = None,
     stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Compare the streams at the broker too.")] = True,
     directory: DirectoryOption = default_directory,
@@ -43,16 +46,23 @@ def command(
         raise typer.Exit(1)
 
 
-async def _verify(directory: Path, projections: list[Path] | None, stream: bool) -> Report:
+async def _verify(directory: Path, projections: list[str] | None, stream: bool) -> Report:
     database = database_access(directory)
     broker = broker_access(directory) if stream else None
-    files = projection_files(directory) if projections is None else projections
+    try:
+        places = (
+            projection_places(directory)
+            if projections is None
+            else [place_called(called, directory) for called in projections]
+        )
+    except NotAProjection as fault:
+        raise CommandFault(str(fault)) from fault
     return await verify_all(
         database.url,
         database.organization_id,
         nats_url=None if broker is None else broker.url,
         nats_token=None if broker is None else broker.token,
-        projections=files,
+        projections=places,
     )
 
 

@@ -1,9 +1,9 @@
 """Numbers of a running stack: what is accepted, published and applied, each from where it is true."""
 
 import asyncio
+import os
 import urllib.request
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Final
 
 from nats.aio.client import Client as BrokerClient
@@ -13,8 +13,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from contracts import subjects
 from contracts.identifiers import ShardId
 from ops.embedded.supervisor import Supervisor
-from ops.projection_file import NotAProjection, open_projection
-from projections.mission_board.consumer import MissionBoard
+from ops.projection_file import NotAProjection
+from ops.projection_place import ProjectionPlace, board_place, open_place
 from services.process.database import Connection
 from services.process.statements import load
 
@@ -60,7 +60,8 @@ class Observatory:
 
     async def projected(self) -> Mapping[str, int]:
         """Group → the sequence up to which the mission board shows it; empty while there is no board."""
-        return await asyncio.to_thread(_read_cursors, self._stack.directory.projections / f"{MissionBoard.name}.sqlite")
+        place = board_place(self._stack.directory.path, {**os.environ, **self._stack.variables()})
+        return await asyncio.to_thread(_read_cursors, place)
 
     async def published(self, shard_id: ShardId) -> int:
         """Last position in a shard's stream; 0 while there is no stream or no answer."""
@@ -97,9 +98,9 @@ class Observatory:
         }
 
 
-def _read_cursors(file: Path) -> Mapping[str, int]:
+def _read_cursors(place: ProjectionPlace) -> Mapping[str, int]:
     try:
-        with open_projection(file) as board:
+        with open_place(place) as board:
             return {cursor.group_id: cursor.sequence for cursor in board.snapshot.cursors()}
     except NotAProjection:
         return {}

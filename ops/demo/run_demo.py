@@ -23,8 +23,9 @@ from ops.demo.prepare_demo import Cast, agents_of, prepare_demo
 from ops.demo.show_progress import Progress
 from ops.embedded.services import projector, standard_services
 from ops.embedded.supervisor import StackOptions, Supervisor
+from ops.projection_place import projection_places
 from ops.verify.finding import Report
-from ops.verify.run import projection_files, verify_all
+from ops.verify.run import verify_all
 from services.process import database
 
 missions_seconds_max: Final = 180.0
@@ -56,7 +57,7 @@ async def run_demo(files: Sequence[MissionFile], directory: Path, progress: Prog
             stack.organization.organization_id,
             nats_url=stack.nats_url,
             nats_token=stack.nats_token,
-            projections=projection_files(directory),
+            projections=projection_places(directory),
             progress=lambda check: progress.tell(f"verifying: {check}"),
         )
         return await demo.report(verification, faults, time.monotonic() - began, directory if keep else None)

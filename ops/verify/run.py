@@ -2,9 +2,8 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 
-from ops.embedded.directory import StackDirectory
+from ops.projection_place import ProjectionPlace
 from ops.verify.finding import Report
 from ops.verify.verify_keys import verify_keys
 from ops.verify.verify_log import LogVerifier
@@ -19,12 +18,6 @@ checks = ("log", "receipts", "state", "keys", "stream", "projections")
 """The checks in the order in which they run."""
 
 
-def projection_files(directory: Path) -> list[Path]:
-    """The projections that lie in a stack's directory: those of its Workers and of its server-side consumers."""
-    home = StackDirectory.at(directory).path
-    return sorted(file for folder in ("workers", "projections") for file in (home / folder).glob("*.sqlite"))
-
-
 def _silent(_check: str) -> None:
     """Say nothing."""
 
@@ -35,7 +28,7 @@ async def verify_all(
     *,
     nats_url: str | None = None,
     nats_token: str | None = None,
-    projections: Sequence[Path] = (),
+    projections: Sequence[ProjectionPlace] = (),
     progress: Callable[[str], None] = _silent,
 ) -> Report:
     """Verify everything that is there: without `nats_url` the streams are left out.

@@ -15,7 +15,8 @@ from contracts.group_state import EntityKind
 from contracts.identifiers import GroupSequence
 from contracts.payloads.requests import GroupHead, GroupPage, ReplayedEvent
 from ops.cursor_report import judge_cursors
-from ops.projection_file import NotAProjection, open_projection
+from ops.projection_file import NotAProjection
+from ops.projection_place import ProjectionPlace, open_place
 from ops.verify.finding import Finding, Report
 from ops.verify.verify_log import page_rows_max, sql
 from projections.consumer import Consumer
@@ -60,19 +61,19 @@ class LogHistory:
 class _Live(Struct, frozen=True):
     """A live projection as one reading transaction saw it."""
 
-    file: Path
+    place: ProjectionPlace
     consumer: Consumer
     cursors: dict[str, Cursor]
     digests: tuple[GroupDigest, ...]
 
 
 async def verify_projections(
-    connection: AsyncConnection[Any], organization_id: str, files: Sequence[Path], report: Report
+    connection: AsyncConnection[Any], organization_id: str, places: Sequence[ProjectionPlace], report: Report
 ) -> None:
     """Rebuild each projection from the log beside the live one, up to the same places, and compare."""
-    for file in files:
+    for place in places:
         try:
-            live = _read(file, organization_id)
+            live = _read(place, organization_id)
         except NotAProjection as fault:
             report.add(Finding(check="projections", message=str(fault)))
             continue
@@ -81,7 +82,7 @@ async def verify_projections(
             report.count("cursors")
             if line.verdict.is_finding:
                 message = (
-                    f"the Cursor of {live.consumer.name} in {file.name} is not on this history: {line.verdict.value}"
+                    f"the Cursor of {live.consumer.name} in {place.name} is not on this history: {line.verdict.value}"
                 )
                 report.add(Finding(check="cursors", message=message, group_id=line.group_id, sequence=line.sequence))
             else:
@@ -96,7 +97,7 @@ async def _compare(
     ends: dict[str, Cursor],
     report: Report,
 ) -> None:
-    file = live.file
+    place = live.place
     with tempfile.TemporaryDirectory(prefix="weavehold-verify-") as folder:
         store = await SqliteStore.open(Path(folder) / "rebuilt.sqlite", live.consumer, organization_id)
         try:
@@ -105,7 +106,7 @@ async def _compare(
             await rebuild(projection, LogHistory(connection, organization_id, ends), sorted(ends))
             rebuilt = await store.read(lambda transaction: projection_digests(transaction, live.consumer))
         except HistoryBroken as fault:
-            message = f"{live.consumer.name} in {file.name} cannot be rebuilt: {fault}"
+            message = f"{live.consumer.name} in {place.name} cannot be rebuilt: {fault}"
             report.add(Finding(check="projections", message=message))
             return
         finally:
@@ -114,19 +115,19 @@ async def _compare(
     for digest in live.digests:
         report.count("projections")
         if digest.group_id in ends and expected.get(digest.group_id) != digest.digest:
-            message = f"rows of {live.consumer.name} in {file.name} differ from the fold of the log"
+            message = f"rows of {live.consumer.name} in {place.name} differ from the fold of the log"
             report.add(
                 Finding(check="projections", message=message, group_id=digest.group_id, sequence=digest.sequence)
             )
 
 
-def _read(file: Path, organization_id: str) -> _Live:
+def _read(place: ProjectionPlace, organization_id: str) -> _Live:
     """The Cursors and digests of a projection's file. Raises NotAProjection."""
-    with open_projection(file) as opened:
+    with open_place(place) as opened:
         if opened.organization_id != organization_id:
-            raise NotAProjection(f"{file} is a projection of {opened.organization_id or 'nobody'}, not ours")
+            raise NotAProjection(f"{place} is a projection of {opened.organization_id or 'nobody'}, not ours")
         cursors = {cursor.group_id: cursor for cursor in opened.snapshot.cursors()}
-        return _Live(file, opened.consumer, cursors, projection_digests(opened.snapshot, opened.consumer))
+        return _Live(place, opened.consumer, cursors, projection_digests(opened.snapshot, opened.consumer))
 
 
 async def _visible_after(

@@ -1,8 +1,9 @@
 """The projector process: it keeps a server-side projection at the head of all Groups.
 
-The projection is a file that anyone may read and nobody but this process writes. Losing it, or the consumers, or the
-streams, loses nothing: what is missing comes from the authority's history (MWP-FND-023). One process runs at a time:
-two on one file would stop each other as soon as one found that the other had moved a Cursor.
+The projection is a file, or a schema in PostgreSQL, that anyone may read and nobody but this process writes. Losing it,
+or the consumers, or the streams, loses nothing: what is missing comes from the authority's history (MWP-FND-023). One
+process runs at a time: two on one file would stop each other as soon as one found that the other had moved a Cursor. On
+PostgreSQL a second process waits, and goes on where the first one ended.
 """
 
 import asyncio
@@ -16,7 +17,8 @@ from projections.mission_board.consumer import MissionBoard
 from projections.projection import Projection
 from projections.proof import SignatureProof
 from projections.run_consumer import ConsumerRun
-from projections.store.sqlite import SqliteStore
+from projections.store import ProjectionStore, Transaction
+from projections.store.postgres import PostgresStore, StoreReplaced
 from services.agent.connect import Client
 from services.agent.keyring import KeyFault, load_key
 from services.agent.send_command import RetryPolicy
@@ -28,18 +30,21 @@ from services.process import broker
 from services.process.health import READY, Finding, Heartbeat
 from services.process.run import ServiceProcess, run_service
 from services.process.settings import Environment, Settings, SettingsFault
+from services.projector.projection_store import open_store, read_projection_settings
 from services.projector.shard_delivery import ShardDelivery
 
 read_policy: Final = RetryPolicy(deadline_seconds=8.0)
 """One question to the authority; whoever asked asks again."""
 silence_seconds_max: Final = 30.0
 """Seconds after which a projection that neither reads nor asks for its delivery is not ready."""
+store_answer_seconds_max: Final = 1.5
+"""Seconds in which a projection's database must give a snapshot to be ready."""
 
 
 class Projector:
     """A projection at work until the process is asked to stop."""
 
-    def __init__(self, process: ServiceProcess, client: Client, store: SqliteStore, keys: TrustedKeys) -> None:
+    def __init__(self, process: ServiceProcess, client: Client, store: ProjectionStore, keys: TrustedKeys) -> None:
         """`client` acts as a service; `store` is this process's own; Events are judged by `keys`."""
         self._process = process
         self._client = client
@@ -70,7 +75,7 @@ class Projector:
         try:
             await asyncio.wait({projecting, stopping}, return_when=asyncio.FIRST_COMPLETED)
             if projecting.done():
-                projecting.result()
+                _raise_its_end(projecting)
         finally:
             projecting.cancel()
             stopping.cancel()
@@ -84,8 +89,11 @@ async def _serve(process: ServiceProcess) -> None:
     key = _service_key(process.settings)
     anchors = read_anchors(process.settings)
     async with AsyncExitStack() as stack:
-        store = await _open_store(process.settings)
+        where = read_projection_settings(Environment(), process.settings.keys_directory.parent / "projections")
+        store = await open_store(where, MissionBoard(), process.settings.organization_id)
         stack.push_async_callback(store.close)
+        if isinstance(store, PostgresStore):
+            process.health.add("projection", _StoreCheck(store).finding)
         connection = await broker.connect(
             process.settings.nats_url,
             name="weavehold-projector",
@@ -116,16 +124,35 @@ def _service_key(settings: Settings) -> SigningKey:
     return key
 
 
-async def _open_store(settings: Settings) -> SqliteStore:
-    """The board's file, made when it is missing. Raises SettingsFault for a folder that cannot be, `sqlite3.Error`."""
-    variable = "WEAVEHOLD_PROJECTIONS_DIR"
-    folder = Environment().path(variable, settings.keys_directory.parent / "projections")
+class _StoreCheck:
+    """Whether a projection's database answers and is ours to write."""
+
+    def __init__(self, store: PostgresStore) -> None:
+        self._store = store
+
+    async def finding(self) -> Finding:
+        """Ask it, briefly; while it is away or another process writes, that is the reason."""
+        try:
+            async with asyncio.timeout(store_answer_seconds_max):
+                await self._store.read(_look)
+        except TimeoutError:
+            return Finding.failed(self._store.problem or "the projection's database does not answer")
+        return READY
+
+
+def _look(_snapshot: Transaction) -> None:
+    """Read nothing: that there is a snapshot says it."""
+
+
+def _raise_its_end(task: asyncio.Task[None]) -> None:
+    """Why a run of consumers ended by itself; a replaced store without the group that it came in."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise SettingsFault(variable, f"is {folder}, which cannot be made: {fault.strerror}", "Name another") from fault
-    board = MissionBoard()
-    return await SqliteStore.open(folder / f"{board.name}.sqlite", board, settings.organization_id)
+        task.result()
+    except ExceptionGroup as group:
+        replaced = group.subgroup(StoreReplaced)
+        if replaced is None:
+            raise
+        raise StoreReplaced(str(replaced.exceptions[0])) from group
 
 
 def run() -> int:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest_asyncio
 
 from services.agent.connect import connect
 from tests.agent_rig import patient, running_stack, shared_organization_of
+from tests.conftest import create_database, drop_database
 from tests.projector_rig import Board, PlantedMissions, shards, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -37,21 +39,41 @@ def board(planted, tmp_path):
     return Board(planted, tmp_path / "projections")
 
 
+@pytest.fixture
+def projections_url(postgres_server):
+    """A database for projections alone."""
+    name = f"projections_{secrets.token_hex(6)}"
+    yield create_database(postgres_server, name)
+    drop_database(postgres_server, name)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def either_board(request, planted, tmp_path):
+    """A board in each kind of store."""
+    url = request.getfixturevalue("projections_url") if request.param == "postgres" else None
+    return Board(planted, tmp_path / "projections", url)
+
+
 def shown(board, *arguments):
-    """What `weavehold board --json` prints, and its exit code; without arguments what it prints for people."""
-    asked = ["board", *arguments] if arguments else ["board"]
+    """What `weavehold board` prints with these arguments, and its exit code."""
+    return asked_of(board, "board", *arguments)
+
+
+def asked_of(board, *arguments):
+    """What a command prints, told where the board lies, and its exit code."""
     found = subprocess.run(
-        [sys.executable, "-m", "ops.cli", *asked],
-        env={**os.environ, "WEAVEHOLD_PROJECTIONS_DIR": str(board.folder), "COLUMNS": "400"},
+        [sys.executable, "-m", "ops.cli", *arguments],
+        env={**os.environ, **board.planted.stack.variables, **board.settings, "COLUMNS": "400"},
         capture_output=True,
         timeout=60,
         check=False,
     )
-    return found.returncode, found.stdout.decode()
+    return found.returncode, (found.stdout or found.stderr).decode()
 
 
-async def test_the_board_shows_every_mission_of_every_shard(planted, board):
+async def test_the_board_shows_every_mission_of_every_shard(planted, either_board):
     """PRJ-1, MWP-WRK-008, OPS-1, OPS-2: what is there, what comes, and a new Mission; read by `weavehold board`."""
+    board = either_board
     async with board.projecting():
         await board.settled()
         created = await planted.plant(shards[1])
@@ -77,10 +99,17 @@ async def test_the_board_shows_every_mission_of_every_shard(planted, board):
     assert (code, line["title"], line["state"], line["messageCount"]) == (0, "Small", "active", 2)
     assert line["coordinatorId"] == created.coordinator.principal_id
     assert (one["organizationId"], one["stopped"]) == (planted.operator.organization_id, [])
+    code, told = await asyncio.to_thread(asked_of, board, "cursor", "show", "--projection", "mission_board", "--json")
+    verdicts = {line["groupId"]: line["verdict"] for line in json.loads(told)["projection"]}
+    assert (code, verdicts) == (0, dict.fromkeys(board.cursors(), "level"))
+    asked = ("verify", "--no-stream", "--projection", "mission_board", "--json")
+    code, told = await asyncio.to_thread(asked_of, board, *asked)
+    assert (code, json.loads(told)["examined"]["projections"]) == (0, len(planted.missions))
 
 
-async def test_killed_at_named_points(planted, board):
+async def test_killed_at_named_points(planted, either_board):
     """PRJ-1, MWP-WRK-029: kill -9 inside the transaction, then between commit and ACK: no gap, nothing doubled."""
+    board = either_board
     await planted.post(planted.missions[0], 3)
     await planted.published()
     await life(board, "inside")
@@ -105,8 +134,9 @@ async def life(board, kill_at):
     assert await asyncio.to_thread(process.wait, 60) == -signal.SIGKILL, process.log.read_text()[-3000:]
 
 
-async def test_killed_again_and_again_while_events_flow(planted, board):
+async def test_killed_again_and_again_while_events_flow(planted, either_board):
     """MWP-WRK-029, MWP-FND-018: kill -9 wherever it happens to be, several times; each Event counts once."""
+    board = either_board
     missions = [await planted.plant(shard) for shard in shards]
     enough = asyncio.Event()
     posting = [asyncio.create_task(planted.post_until(enough, mission)) for mission in missions]
@@ -195,12 +225,56 @@ async def test_without_an_authority_it_waits_and_says_so(planted, board, nats_ur
         assert answer["dependencies"]["broker"]["state"] == "ready"
 
 
+async def test_a_second_projector_waits_for_the_first(planted, projections_url, tmp_path):
+    """PRJ-2, PRJ-4: on one database the second says for whom it waits; once the first is killed it goes on."""
+    first, second = (Board(planted, tmp_path / name, projections_url) for name in ("first", "second"))
+    running = first.process()
+    running.start()
+    await first.settled()
+    async with second.projecting():
+
+        async def told():
+            answer = await second.readiness()
+            return answer is not None and "another process" in answer["dependencies"]["projection"].get("detail", "")
+
+        await until(told)
+        for mission in planted.missions:
+            await planted.post(mission, 2)
+        await first.settled()
+        await asyncio.to_thread(running.kill)
+        await planted.post(planted.missions[0], 2)
+        await until(second.ready)
+        await second.settled()
+
+
+async def test_the_projection_s_database_dies(planted, private_postgres, tmp_path):
+    """PRJ-2, OPS-1: not ready, with the reason, until the database is back; then everything, once."""
+    board = Board(planted, tmp_path / "projections", private_postgres.database_url)
+    async with board.projecting():
+        await board.settled()
+        await asyncio.to_thread(private_postgres.server.kill)
+        for mission in planted.missions:
+            await planted.post(mission, 2)
+
+        async def told():
+            answer = await board.readiness()
+            return answer is not None and answer["dependencies"]["projection"]["state"] == "failed"
+
+        await until(told)
+        await asyncio.to_thread(private_postgres.server.start)
+        await board.settled()
+        await until(board.ready)
+        assert await board.metric("events_applied") == board.applied()
+        assert await board.metric("duplicates_dropped") == 0
+
+
 async def test_unusable_settings_end_a_projector_with_2(planted, board):
     """OPS-2: what cannot be used is named, with the remedy; whole shards are shown to services only."""
     owner = planted.stack.organization.keys_directory / "mission-owner.json"
     unusable = {
         "WEAVEHOLD_SIGNING_KEY_FILE": (str(owner), "which is no service"),
         "WEAVEHOLD_PROJECTIONS_DIR": ("/dev/null/board", "WEAVEHOLD_PROJECTIONS_DIR is /dev/null/board"),
+        "WEAVEHOLD_PROJECTION_STORE": ("oracle", "Use one of sqlite, postgres"),
         "WEAVEHOLD_TRUST_ANCHORS_FILE": ("absent.json", "WEAVEHOLD_TRUST_ANCHORS_FILE is absent.json"),
     }
     for variable, (value, words) in unusable.items():
@@ -208,3 +282,9 @@ async def test_unusable_settings_end_a_projector_with_2(planted, board):
         process.start()
         assert await asyncio.to_thread(process.wait, 60) == 2
         assert words in process.log.read_text()
+    process = board.process(WEAVEHOLD_PROJECTION_STORE="postgres")
+    process.start()
+    assert await asyncio.to_thread(process.wait, 60) == 2
+    assert "WEAVEHOLD_PROJECTION_DATABASE_URL is not set. Set postgresql://" in process.log.read_text()
+    code, told = await asyncio.to_thread(shown, board)
+    assert (code, "run a projector" in told) == (1, True)

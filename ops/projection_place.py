@@ -1,0 +1,123 @@
+"""Where the projections of a stack lie, and one opened for looking at it only, in whichever store (PRJ-2)."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+from msgspec import Struct
+
+from ops.embedded.directory import StackDirectory
+from ops.embedded.environment import stack_variables
+from ops.projection_file import NotAProjection, OpenedProjection, consumer_of, open_projection
+from projections.mission_board.consumer import MissionBoard
+from projections.store.postgres import enter_schema, list_projections, postgres_dialect, schema_of
+from projections.store.sql_transaction import SqlTransaction
+from services.process.database import connection_string
+from services.process.settings import Environment, redact_url
+from services.process.statements import load
+from services.projector.projection_store import ProjectionSettings, read_projection_settings
+
+_sql = load("projections.store", "postgres")
+
+
+class ProjectionSchema(Struct, frozen=True):
+    """A projection in PostgreSQL."""
+
+    url: str
+    schema: str
+
+    @property
+    def name(self) -> str:
+        """How it is called where there are several."""
+        return self.schema
+
+    def __str__(self) -> str:
+        return f"{self.schema} in {redact_url(self.url)}"
+
+
+type ProjectionPlace = Path | ProjectionSchema
+"""A SQLite file or a schema."""
+
+
+@contextmanager
+def open_place(place: ProjectionPlace) -> Iterator[OpenedProjection]:
+    """Open a projection for the length of a block. Raises NotAProjection, also for a fault inside the block."""
+    opening = open_projection(place) if isinstance(place, Path) else _open_schema(place)
+    with opening as opened:
+        yield opened
+
+
+@contextmanager
+def _open_schema(place: ProjectionSchema) -> Iterator[OpenedProjection]:
+    try:
+        with psycopg.connect(connection_string(place.url, name="weavehold-look"), autocommit=True) as connection:
+            enter_schema(connection, place.schema)
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            connection.read_only = True
+            connection.autocommit = False
+            _, name, version, variant, owner = connection.execute(_sql.read_meta).fetchone() or (0, "", 0, "", "")
+            consumer = consumer_of(name, version, variant)
+            if consumer is None:
+                raise NotAProjection(f"{place} holds {name or 'nothing'} {version}, which this version cannot read")
+            snapshot = SqlTransaction(connection, consumer, postgres_dialect(consumer, reorders=False))
+            yield OpenedProjection(consumer, owner, snapshot)
+    except psycopg.errors.UndefinedTable as fault:
+        raise NotAProjection(f"there is no projection {place}") from fault
+    except psycopg.Error as fault:
+        raise NotAProjection(f"{place} cannot be read as a projection: {str(fault).strip()}") from fault
+
+
+def board_place(directory: Path, variables: Mapping[str, str] | None = None) -> ProjectionPlace:
+    """Where the mission board lies, by the environment and the stack of a directory; it need not be there.
+
+    `variables` are, if given, those that the projector was told. Raises SettingsFault.
+    """
+    environment = Environment(stack_variables(directory) if variables is None else variables)
+    settings, board = _settings(environment, directory), MissionBoard()
+    if settings.database_url is None:
+        return settings.file_of(board)
+    return ProjectionSchema(settings.database_url, schema_of(board, _organization_id(environment)))
+
+
+def place_called(called: str, directory: Path) -> ProjectionPlace:
+    """The projection that somebody names: `mission_board` wherever it lies, or a SQLite file. Raises SettingsFault."""
+    return board_place(directory) if called == MissionBoard.name else Path(called)
+
+
+def projection_places(directory: Path) -> list[ProjectionPlace]:
+    """All projections of a stack: those in files, its Workers' too, and its own ones in the projections' database.
+
+    Raises SettingsFault, and NotAProjection when that database cannot be asked.
+    """
+    home, environment = StackDirectory.at(directory).path, Environment(stack_variables(directory))
+    files = sorted(file for folder in ("workers", "projections") for file in (home / folder).glob("*.sqlite"))
+    url = _settings(environment, directory).database_url
+    if url is None:
+        return [*files]
+    try:
+        with psycopg.connect(connection_string(url, name="weavehold-look"), autocommit=True) as connection:
+            schemas = [ProjectionSchema(url, schema) for schema in list_projections(connection)]
+    except psycopg.Error as fault:
+        raise NotAProjection(f"{redact_url(url)} cannot be asked for projections: {str(fault).strip()}") from fault
+    organization_id = _organization_id(environment)
+    return [*files, *(place for place in schemas if _owner_of(place) in (None, organization_id))]
+
+
+def _owner_of(place: ProjectionPlace) -> str | None:
+    """The Organization whose projection it is; None when it does not say."""
+    try:
+        with open_place(place) as opened:
+            return opened.organization_id
+    except NotAProjection:
+        return None
+
+
+def _settings(environment: Environment, directory: Path) -> ProjectionSettings:
+    return read_projection_settings(environment, StackDirectory.at(directory).projections)
+
+
+def _organization_id(environment: Environment) -> str:
+    return environment.identifier(
+        "WEAVEHOLD_ORGANIZATION", remedy="Set the Organization's ID, as `weavehold init` printed it"
+    )
