@@ -1,142 +1,49 @@
 """`weavehold keys` as its users run it, beside running authorities (TRU-2, TRU-5, OPS-2)."""
 
 import asyncio
-import itertools
 import json
 import os
 import pty
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from contracts import subjects
 from contracts.documents.common import Actor, ActorType
-from contracts.documents.message import TextPart
-from contracts.payloads.message import MessagePost
 from contracts.rejection import Code
 from contracts.signature import SigningKey, base64url_text
-from contracts.timestamps import instant
-from ops.command_fault import CommandFault
-from ops.demo.mission_documents import mission_creation
 from ops.embedded.http_probe import probe
 from ops.init import key_file, write_key_file
-from ops.keys.rotate_key import Step, next_file, previous_file, rotate_key
-from ops.keys.state_to_registry import registrar_at
-from ops.running_stack import BrokerAccess
 from ops.verify.run import verify_all
-from services.agent.connect import Client, connect
-from services.agent.send_command import Answered, Refused
-from services.agent.sign_command import Intent
-from services.authority.decide_mission import main_conversation_id
-from tests.agent_rig import Stack, accepted, patient, running_stack, shared_organization_of, small_mission
-from tests.authority_rig import rows, run_sql
-from tests.command_rig import Ran, weavehold, weavehold_process
+from services.agent.send_command import Refused
+from tests.agent_rig import Stack
+from tests.authority_rig import run_sql
+from tests.command_rig import weavehold, weavehold_process
+from tests.keys_command_rig import (
+    acting,
+    ada,
+    as_ada,
+    key_line,
+    keys_stack,
+    message,
+    mission,
+    post,
+    registered,
+    until_ready,
+)
 from tests.relay_rig import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-names = itertools.count(1)
-ada = Actor(type=ActorType.HUMAN, id="urn:weavehold:human:ada")
-as_ada = ("--principal", f"human:{ada.id}")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stack(postgres_server, tmp_path_factory):
-    """Two authority processes; `watched` says on which port the second one tells of itself."""
-    folder = tmp_path_factory.mktemp("stack")
-    async with (
-        shared_organization_of(postgres_server, folder) as shared,
-        running_stack(*shared, folder, relay=False) as running,
-    ):
-        running.process(
-            "services.authority.main", "second", WEAVEHOLD_HEALTH_PORT_FILE=str(folder / "second.port")
-        ).start()
-        await running.register("editor")
-        await post(running.owner, await mission(running))
-        await until_ready(running)
+    """Two authority processes."""
+    async with keys_stack(postgres_server, tmp_path_factory.mktemp("stack")) as running:
         yield running
-
-
-async def mission(stack: Stack) -> str:
-    """A new Mission's Group."""
-    name = f"keys-{next(names)}"
-    group_id = f"urn:weavehold:group:{name}"
-    creation = mission_creation(small_mission(stack.folder), f"urn:weavehold:mission:{name}", group_id)
-    await accepted(stack.owner, Intent(kind="mission.create", payload=creation, group_id=group_id))
-    return group_id
-
-
-def message(group_id: str) -> Intent:
-    """A Message to a Group."""
-    payload = MessagePost(
-        message_id=f"{group_id}:message:{next(names)}",
-        conversation_id=main_conversation_id(group_id),
-        content=(TextPart(text="Hello"),),
-    )
-    return Intent(kind="message.post", payload=payload, group_id=group_id)
-
-
-async def post(client: Client, group_id: str) -> None:
-    """A Message that must be accepted."""
-    await accepted(client, message(group_id))
-
-
-async def readiness(stack: Stack) -> tuple[int, dict]:
-    """What the second authority says of itself."""
-    port = stack.folder / "second.port"
-    if not port.exists():
-        return 0, {}
-    status, body = await probe(int(port.read_text()), "/readyz") or (0, {})
-    return status, body.get("dependencies", {})
-
-
-async def until_ready(stack: Stack, ready: bool = True) -> dict:
-    """Wait until the second authority is ready, or not; its dependencies."""
-    found: dict = {}
-
-    async def reached() -> bool:
-        nonlocal found
-        status, found = await readiness(stack)
-        return status == (200 if ready else 503)
-
-    await eventually(reached, 60, f"readiness to be {ready}")
-    return found
-
-
-@asynccontextmanager
-async def acting(stack: Stack, key: SigningKey):
-    """A client with a key of its own."""
-    async with connect(stack.nats_url, stack.organization.organization_id, key, policy=patient) as client:
-        yield client
-
-
-@asynccontextmanager
-async def registrar_of(stack: Stack, key: SigningKey | None = None):
-    """A registrar without the command line."""
-    access = BrokerAccess(stack.organization.organization_id, stack.nats_url, None)
-    async with registrar_at(access, key or SigningKey.from_file(operator_file(stack))) as registrar:
-        yield registrar
-
-
-def operator_file(stack: Stack) -> Path:
-    return key_file(stack.organization.keys_directory, "operator")
-
-
-async def registered(stack: Stack, folder: Path, *arguments: str) -> tuple[Path, Ran]:
-    """A new key of Ada, made and registered by the command."""
-    file = folder / f"ada-{next(names)}.json"
-    return file, await weavehold(stack, "keys", "register", *as_ada, "--out", str(file), "--json", *arguments)
-
-
-async def key_line(stack: Stack, name: str) -> dict:
-    """A key as `keys show` has it."""
-    [line] = (await weavehold(stack, "keys", "show", name, "--json")).json["keys"]
-    return line
 
 
 async def test_register_makes_a_key_and_binds_it_once(stack, tmp_path):
@@ -305,108 +212,6 @@ async def test_the_registrys_group_is_shown_as_one(stack, tmp_path):
     assert {item["event"]["kind"].rsplit(".", 1)[0] for item in events.json["events"]} == {"ext.weavehold.registry"}
 
 
-# --- rotation --------------------------------------------------------------------------------------------------------
-
-
-async def test_the_authoritys_key_is_rotated_under_load(stack):
-    """TRU-2, OPS-1: every Command is accepted, no process restarts, old key before and new key after, then it ends."""
-    file = key_file(stack.organization.keys_directory, "authority")
-    before = SigningKey.from_file(file).key_id
-    groups = [await mission(stack) for _ in range(3)]
-    stop = asyncio.Event()
-
-    async def stream(group_id: str) -> int:
-        sent = 0
-        while not stop.is_set():
-            answer = await stack.owner.send(message(group_id))
-            assert isinstance(answer, Answered), answer
-            sent += 1
-        return sent
-
-    streams = [asyncio.create_task(stream(group_id)) for group_id in groups]
-    await asyncio.sleep(0.5)
-    ran = await weavehold_process(stack, "keys", "rotate", str(file), "--overlap", "8", "--json")
-    assert (ran.code, ran.err) == (0, "")
-    after = SigningKey.from_file(file).key_id
-    assert (ran.json["before"], ran.json["after"], ran.json["resumed"]) == (before, after, False)
-    assert not {next_file(file), previous_file(file)} & set(file.parent.iterdir())
-    line = await key_line(stack, before)
-    assert line["validUntil"] == ran.json["beforeValidUntil"]
-
-    async def ended() -> bool:
-        return (await key_line(stack, before))["standing"] == "retired"
-
-    await eventually(ended, 60, "the old key to end")
-    await asyncio.sleep(0.5)
-    stop.set()
-    assert min(await asyncio.gather(*streams)) > 1
-    database_url = stack.variables["WEAVEHOLD_DATABASE_URL"]
-    for group_id in groups:
-        events = await rows(database_url, "SELECT event FROM event_log WHERE group_id = %s ORDER BY sequence", group_id)
-        signers = [json.loads(bytes(raw))["signature"]["keyId"] for (raw,) in events]
-        assert set(signers) == {before, after}
-        assert signers == sorted(signers, key=[before, after].index)
-    await until_ready(stack)
-    report = await verify_all(database_url, stack.organization.organization_id)
-    assert report.ok, report.findings
-    assert (await weavehold(stack, "keys", "audit")).code == 0
-
-
-class Crash(Exception):
-    """The process ends here."""
-
-
-def crash_at(step: Step) -> Callable[[Step], None]:
-    def crash(done: Step) -> None:
-        if done is step:
-            raise Crash
-
-    return crash
-
-
-@pytest.mark.parametrize("whose", ["ada", "operator"])
-@pytest.mark.parametrize("step", Step, ids=lambda step: step.value)
-async def test_an_interrupted_rotation_is_finished_by_the_next_call(stack, tmp_path, step, whose):
-    """TRU-2: whatever the crash left behind, the same call ends with the new key in place and the old one retired."""
-    file = operator_file(stack)
-    if whose == "ada":
-        file, _ = await registered(stack, tmp_path)
-    before = SigningKey.from_file(file)
-    with pytest.raises(Crash):
-        async with registrar_of(stack) as registrar:
-            await rotate_key(registrar, file, overlap_seconds=300, progress=crash_at(step))
-    assert SigningKey.from_file(file).principal == before.principal
-    ran = await weavehold(stack, "keys", "rotate", str(file), "--json")
-    assert (ran.code, ran.json["resumed"], ran.json["before"]) == (0, True, before.key_id), ran
-    after = SigningKey.from_file(file)
-    assert ran.json["after"] == after.key_id != before.key_id
-    assert not [each for each in file.parent.iterdir() if each.name.startswith(f"{file.name}.")]
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    old, new = await key_line(stack, before.key_id), await key_line(stack, after.key_id)
-    assert (old["standing"], new["standing"]) == ("ending", "valid")
-    assert instant(old["validUntil"]) == instant(ran.json["beforeValidUntil"])
-    if whose == "ada":
-        [only] = [key for key in (await weavehold(stack, "keys", "show", ada.id, "--json")).json["keys"] if key == new]
-        assert only["keyId"] == after.key_id
-
-
-async def test_a_key_that_was_never_registered_is_replaced_and_named(stack, tmp_path):
-    """TRU-2, OPS-2: the new key is in place; what cannot be retired is said, with the way out."""
-    file = tmp_path / "unknown.json"
-    write_key_file(file, SigningKey.generate(ada))
-    before = SigningKey.from_file(file).key_id
-    call = ("keys", "rotate", str(file), "--json")
-    for _ in range(2):
-        ran = await weavehold(stack, *call)
-        assert (ran.code, f"{before} was not retired" in ran.json["fault"]) == (1, True)
-        assert str(previous_file(file)) in ran.json["fault"]
-    after = SigningKey.from_file(file).key_id
-    assert (await key_line(stack, after))["standing"] == "valid"
-    previous_file(file).unlink()
-    done = await weavehold(stack, *call)
-    assert (done.code, done.json["before"], done.json["resumed"]) == (0, after, False)
-
-
 @pytest.mark.parametrize(("said", "code"), [("n", 1), ("y", 0)])
 async def test_a_person_is_asked_before_a_revocation(stack, tmp_path, said, code):
     """OPS-2: on a terminal the command says what it means and waits for an answer."""
@@ -432,26 +237,6 @@ async def test_a_person_is_asked_before_a_revocation(stack, tmp_path, said, code
     assert ("revokedAt" in json.loads(answer)) == (said == "y")
     line = await key_line(stack, made.json["keyId"])
     assert line["standing"] == ("revoked" if said == "y" else "valid")
-
-
-async def test_one_rotation_at_a_time(stack, tmp_path):
-    """TRU-2: a second call beside a running one is turned away and leaves nothing behind."""
-    file, _ = await registered(stack, tmp_path)
-    going, seen = asyncio.Event(), []
-
-    async with registrar_of(stack) as first, registrar_of(stack) as second:
-
-        def meanwhile(step: Step) -> None:
-            seen.append(step)
-            going.set()
-
-        running = asyncio.create_task(rotate_key(first, file, overlap_seconds=300, progress=meanwhile))
-        await going.wait()
-        with pytest.raises(CommandFault, match="another rotation"):
-            await rotate_key(second, file, overlap_seconds=300)
-        done = await running
-    assert seen == list(Step)
-    assert SigningKey.from_file(file).key_id == done.after
 
 
 # --- a registry that cannot be trusted --------------------------------------------------------------------------------
