@@ -31,6 +31,7 @@ commands: Final = {
     "board": "Show every Mission as it was projected",
     "cursor": "Show how far everyone is in every Group",
     "db": "See what each process may do in the database, make logins",
+    "nats": "Provision the broker: accounts, keys, permissions, TLS",
     "keys": "Register, rotate, revoke, look at and audit keys",
     "verify": "Prove that log, Receipts, stream, state and projections agree",
     "conformance": "Run the protocol's test vectors",

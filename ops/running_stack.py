@@ -5,7 +5,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from ops.embedded.environment import stack_variables
-from services.process.settings import Environment
+from services.process.settings import BrokerCredentials, Environment, read_broker_credentials
 
 _remedy = "Start the stack with `weavehold up`, name its --directory, or set the WEAVEHOLD_… variables"
 
@@ -22,7 +22,7 @@ class BrokerAccess(Struct, frozen=True):
 
     organization_id: str
     url: str
-    token: str | None
+    credentials: BrokerCredentials
 
 
 def database_access(directory: Path) -> DatabaseAccess:
@@ -40,5 +40,5 @@ def broker_access(directory: Path) -> BrokerAccess:
     return BrokerAccess(
         organization_id=environment.identifier("WEAVEHOLD_ORGANIZATION", remedy=_remedy),
         url=environment.url("WEAVEHOLD_NATS_URL", ("nats", "tls", "ws", "wss"), remedy=_remedy),
-        token=environment.optional("WEAVEHOLD_NATS_TOKEN"),
+        credentials=read_broker_credentials(environment),
     )

@@ -38,7 +38,11 @@ async def serve(process: ServiceProcess) -> None:
         opened.push_async_callback(pool.close)
         process.health.add_database(pool)
         client = await connect(
-            settings.nats_url, name="weavehold-relay", token=settings.nats_token, metrics=process.metrics, wait=True
+            settings.nats_url,
+            name="weavehold-relay",
+            credentials=settings.broker_credentials,
+            metrics=process.metrics,
+            wait=True,
         )
         opened.push_async_callback(client.close)
         process.health.add_broker(client)

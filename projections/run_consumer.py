@@ -72,9 +72,13 @@ class ConsumerRun:
         shards: ShardHistory | None = None,
         acknowledger: Acknowledger | None = None,
         bounds: RunBounds = default_bounds,
+        announced: bool = True,
         beat: Callable[[], None] = no_beat,
     ) -> None:
-        """`shards` is needed for an unfiltered delivery; `beat` is called about once a second while reading one."""
+        """`shards` is needed for an unfiltered delivery; `beat` is called about once a second while reading one.
+
+        Where heads are not `announced` to this client, they are only compared, every `bounds.heads_seconds`.
+        """
         self._client = client
         self._organization_id = organization_id
         self._projections = projections
@@ -83,6 +87,7 @@ class ConsumerRun:
         self._shards = shards
         self._acknowledger = acknowledger
         self._bounds = bounds
+        self._announced = announced
         self._beat = beat
         self._refresh = asyncio.Event()
         self._pulls: dict[tuple[str, str], asyncio.Task[None]] = {}
@@ -108,7 +113,14 @@ class ConsumerRun:
             await resume_stopped(projection.store)
         async with asyncio.TaskGroup() as self._tasks:
             self._repairs = Repairs(self._source, self._bounds.repair, self._tasks)
-            self._watch = HeadWatch(self._client, self._organization_id, self._projections, self._source, self._repairs)
+            self._watch = HeadWatch(
+                self._client,
+                self._organization_id,
+                self._projections,
+                self._source,
+                self._repairs,
+                announced=self._announced,
+            )
             self._tasks.create_task(self._supervise(), name="provision-delivery")
             self._tasks.create_task(self._watch.judge_announcements(), name="judge-heads")
             self._tasks.create_task(self._watch.compare_periodically(self._bounds.heads_seconds), name="compare-heads")

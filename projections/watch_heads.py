@@ -41,13 +41,16 @@ class HeadWatch:
         projections: Sequence[Projection],
         source: HistorySource,
         repairs: Repairs,
+        *,
+        announced: bool = True,
     ) -> None:
-        """Judges every head for each of `projections`."""
+        """Judges every head for each of `projections`; listens only where heads are `announced` to this client."""
         self._client = client
         self._organization_id = organization_id
         self._projections = projections
         self._source = source
         self._repairs = repairs
+        self._listens = announced
         self._subscriptions: dict[str, Subscription] = {}
         self._announced: dict[str, Cursor] = {}
         self._woken = asyncio.Event()
@@ -56,7 +59,7 @@ class HeadWatch:
     async def follow(self, provisioned: Provisioned) -> None:
         """Listen to what is delivered now: its Groups, or whole shards where delivery is unfiltered."""
         self._groups = frozenset(group.group_id for group in provisioned.groups)
-        wanted = set(self._subjects(provisioned))
+        wanted = set(self._subjects(provisioned) if self._listens else ())
         for subject in self._subscriptions.keys() - wanted:
             await self._subscriptions.pop(subject).unsubscribe()
         for subject in wanted - self._subscriptions.keys():

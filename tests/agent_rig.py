@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -31,8 +31,18 @@ from services.agent.connect import Client, connect
 from services.agent.send_command import Answered, RetryPolicy
 from services.agent.sign_command import Intent
 from services.process.database import connect as open_database
+from services.process.settings import BrokerCredentials
 from services.worker.work_plan import job_keys
 from tests.conftest import create_database, drop_database, template
+
+Credentials = Callable[[str], BrokerCredentials]
+"""What a process or client of a name shows to the broker."""
+
+
+def nothing_shown(_name: str) -> BrokerCredentials:
+    """For a broker that lets everybody in."""
+    return BrokerCredentials()
+
 
 patient = RetryPolicy(deadline_seconds=90.0, attempts_max=200)
 """Bounds of the first Principals' clients: the processes start beside whatever else the machine does."""
@@ -124,10 +134,12 @@ class Stack:
     owner: Client
     processes: list[Process] = field(default_factory=list)
     closing: AsyncExitStack = field(default_factory=AsyncExitStack)
+    credentials: Credentials = nothing_shown
 
     def process(self, module: str, name: str, **variables: str) -> Process:
         """A further process; not started."""
-        made = Process(module, {**self.variables, **variables}, self.folder / f"{name}.log")
+        shown = credential_variables(self.credentials(name))
+        made = Process(module, {**self.variables, **shown, **variables}, self.folder / f"{name}.log")
         self.processes.append(made)
         return made
 
@@ -144,7 +156,12 @@ class Stack:
     async def client(self, name: str, *, reopens: bool = True) -> Client:
         """A client of a registered Agent, without a session yet."""
         plain = await self.closing.enter_async_context(
-            connect(self.nats_url, self.organization.organization_id, self.key(name))
+            connect(
+                self.nats_url,
+                self.organization.organization_id,
+                self.key(name),
+                credentials=self.credentials(f"worker-{name}"),
+            )
         )
         return Client(plain.connection, plain.organization_id, plain.key, policy=patient, reopens_session=reopens)
 
@@ -182,9 +199,24 @@ class Stack:
         return self.process(module, f"worker-{name}", **{**own, **variables})
 
 
+def credential_variables(credentials: BrokerCredentials) -> dict[str, str]:
+    """The variables that tell a process its credentials."""
+    named = {
+        "WEAVEHOLD_NATS_NKEY_SEED_FILE": credentials.nkey_seed_file,
+        "WEAVEHOLD_NATS_CA_FILE": credentials.ca_file,
+    }
+    return {variable: str(path) for variable, path in named.items() if path is not None}
+
+
 @asynccontextmanager
 async def running_stack(
-    organization: Organization, database_url: str, nats_url: str, folder: Path, *, relay: bool = True
+    organization: Organization,
+    database_url: str,
+    nats_url: str,
+    folder: Path,
+    *,
+    relay: bool = True,
+    credentials: Credentials = nothing_shown,
 ) -> AsyncIterator[Stack]:
     """Start the authority (and the relay) and wait until Commands are answered."""
     variables = {
@@ -196,10 +228,14 @@ async def running_stack(
     }
     identity = organization.organization_id
     async with (
-        connect(nats_url, identity, organization.keys.registry, policy=patient) as registry,
-        connect(nats_url, identity, organization.keys.mission_owner, policy=patient) as owner,
+        connect(
+            nats_url, identity, organization.keys.registry, policy=patient, credentials=credentials("client")
+        ) as registry,
+        connect(
+            nats_url, identity, organization.keys.mission_owner, policy=patient, credentials=credentials("client")
+        ) as owner,
     ):
-        stack = Stack(organization, nats_url, folder, variables, registry, owner)
+        stack = Stack(organization, nats_url, folder, variables, registry, owner, credentials=credentials)
         try:
             stack.process("services.authority.main", "authority").start()
             if relay:

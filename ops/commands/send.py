@@ -136,7 +136,7 @@ def _as_sent(document: dict[str, Any], raw: bytes) -> SignedCommand:
 
 
 async def _send(access: BrokerAccess, signed: SignedCommand, seconds: float) -> Answer:
-    connection = await broker.connect(access.url, name="weavehold-send", token=access.token)
+    connection = await broker.connect(access.url, name="weavehold-send", credentials=access.credentials)
     try:
         subject = subjects.command_ingress(access.organization_id)
         return await send_command(BrokerLink(connection), subject, signed, policy=RetryPolicy(deadline_seconds=seconds))

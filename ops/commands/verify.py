@@ -61,7 +61,7 @@ async def _verify(directory: Path, projections: list[str] | None, stream: bool) 
         database.url,
         database.organization_id,
         nats_url=None if broker is None else broker.url,
-        nats_token=None if broker is None else broker.token,
+        nats_credentials=None if broker is None else broker.credentials,
         projections=places,
     )
 

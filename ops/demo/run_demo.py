@@ -27,6 +27,7 @@ from ops.projection_place import projection_places
 from ops.verify.finding import Report
 from ops.verify.run import verify_all
 from services.process import database
+from services.process.settings import BrokerCredentials
 
 missions_seconds_max: Final = 180.0
 """Seconds for all Missions together with the kills."""
@@ -56,7 +57,7 @@ async def run_demo(files: Sequence[MissionFile], directory: Path, progress: Prog
             stack.database_url,
             stack.organization.organization_id,
             nats_url=stack.nats_url,
-            nats_token=stack.nats_token,
+            nats_credentials=BrokerCredentials(token=stack.nats_token),
             projections=projection_places(directory),
             progress=lambda check: progress.tell(f"verifying: {check}"),
         )

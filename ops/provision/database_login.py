@@ -119,7 +119,8 @@ def create_login(url: str, name: str, role: Role) -> Login:
     """
     login_statements(name, role, exists=False)
     with psycopg.connect(url, autocommit=True) as connection:
-        found: dict[str, bool] = dict(connection.execute(statements.read_roles, {"names": [name, role.group]}).fetchall())
+        asked = {"names": [name, role.group]}
+        found: dict[str, bool] = dict(connection.execute(statements.read_roles, asked).fetchall())
         if role.group not in found:
             raise CommandFault(f"the role {role.group} is not there; run `weavehold migrate` first")
         if found.get(name) is False:

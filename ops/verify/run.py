@@ -12,7 +12,9 @@ from ops.verify.verify_receipts import verify_receipts
 from ops.verify.verify_state import verify_state
 from ops.verify.verify_stream import verify_streams
 from services.process.broker import connect as connect_broker
+from services.process.broker import no_credentials
 from services.process.database import Timeouts, connect
+from services.process.settings import BrokerCredentials
 
 checks = ("log", "receipts", "state", "keys", "stream", "projections")
 """The checks in the order in which they run."""
@@ -27,7 +29,7 @@ async def verify_all(
     organization_id: str,
     *,
     nats_url: str | None = None,
-    nats_token: str | None = None,
+    nats_credentials: BrokerCredentials | None = None,
     projections: Sequence[ProjectionPlace] = (),
     progress: Callable[[str], None] = _silent,
 ) -> Report:
@@ -49,7 +51,8 @@ async def verify_all(
         await verify_keys(connection, organization_id, report)
         if nats_url is not None:
             progress("stream")
-            broker = await connect_broker(nats_url, name="weavehold-verify", token=nats_token)
+            shown = nats_credentials or no_credentials
+            broker = await connect_broker(nats_url, name="weavehold-verify", credentials=shown)
             stack.push_async_callback(broker.close)
             await verify_streams(connection, broker, organization_id, report)
         progress("projections")

@@ -34,6 +34,7 @@ from services.agent.send_command import (
 )
 from services.agent.sign_command import Epochs, Intent, SignedCommand, current_time, sign_command
 from services.process import broker
+from services.process.settings import BrokerCredentials
 
 resumed_attempts_max: Final = 1_000
 """Earlier attempts among which a resumed Command's Action ID is looked for."""
@@ -209,10 +210,15 @@ def _attempts_before(name_attempt: NameAttempt, action_id: str) -> int:
 
 @asynccontextmanager
 async def connect(
-    url: str, organization_id: str, key: SigningKey, *, token: str | None = None, policy: RetryPolicy | None = None
+    url: str,
+    organization_id: str,
+    key: SigningKey,
+    *,
+    credentials: BrokerCredentials = broker.no_credentials,
+    policy: RetryPolicy | None = None,
 ) -> AsyncIterator[Client]:
     """A Client on a broker connection of its own, closed at the end. Raises OSError or a broker error."""
-    connection = await broker.connect(url, name=key.principal.id, token=token)
+    connection = await broker.connect(url, name=key.principal.id, credentials=credentials)
     try:
         yield Client(connection, organization_id, key, policy=policy)
     finally:

@@ -5,12 +5,17 @@ refused publish looks like a timeout. Here each becomes a log line and a metric.
 """
 
 import random
+import ssl
+from pathlib import Path
 from typing import Any, Final
 
+import nkeys
 from nats.aio.client import Client, Server
 
+from services.process.encrypted_transport import EncryptedTransport
 from services.process.logs import get_log
 from services.process.metrics import Metrics
+from services.process.settings import BrokerCredentials, SettingsFault
 
 connect_timeout_seconds: Final = 2
 """Seconds to open one connection."""
@@ -25,6 +30,10 @@ pending_bytes_max: Final = 8 * 1024 * 1024
 """Bytes buffered for sending while the broker is away or slow."""
 drain_seconds: Final = 5
 """Seconds that a graceful close waits for messages in flight."""
+
+shared_inbox_prefix: Final = "_INBOX"
+"""Where answers to clients without a key of their own go."""
+no_credentials: Final = BrokerCredentials()
 
 _log = get_log(__name__)
 
@@ -41,19 +50,60 @@ def _next_server(servers: list[Server], _information: dict[str, Any]) -> tuple[S
     return chosen, reconnect_delay(chosen.reconnects)
 
 
+def public_nkey(seed_file: Path) -> str:
+    """The public half of the key in a seed file. Raises `SettingsFault`."""
+    variable, remedy = "WEAVEHOLD_NATS_NKEY_SEED_FILE", "Name a seed file of `weavehold nats provision`"
+    try:
+        pair = nkeys.from_seed(bytearray(seed_file.read_bytes().strip()))
+        return bytes(pair.public_key).decode()
+    except OSError as fault:
+        raise SettingsFault(variable, f"is {seed_file}, which cannot be read: {fault.strerror}", remedy) from fault
+    except nkeys.NkeysError as fault:
+        raise SettingsFault(variable, f"is {seed_file}, which holds no nkey seed", remedy) from fault
+
+
+def own_inbox_prefix(public: str) -> str:
+    """Where answers to the client with this public nkey go: nobody else may be allowed to listen there."""
+    return f"{shared_inbox_prefix}.{public}"
+
+
+def _presented(credentials: BrokerCredentials) -> dict[str, Any]:
+    """The client library's options for these credentials. Raises `SettingsFault`."""
+    options: dict[str, Any] = {"token": credentials.token}
+    prefix = shared_inbox_prefix
+    if credentials.nkey_seed_file is not None:
+        options["nkeys_seed"] = str(credentials.nkey_seed_file)
+        prefix = own_inbox_prefix(public_nkey(credentials.nkey_seed_file))
+    options["inbox_prefix"] = credentials.inbox_prefix or prefix
+    return options
+
+
+def _encryption(url: str, credentials: BrokerCredentials) -> ssl.SSLContext | None:
+    """Whom to trust, None for a connection in plain text. Raises `SettingsFault`."""
+    if credentials.ca_file is None and not url.startswith("tls://"):
+        return None
+    try:
+        return ssl.create_default_context(cafile=credentials.ca_file)
+    except (OSError, ssl.SSLError) as fault:
+        variable, remedy = "WEAVEHOLD_NATS_CA_FILE", "Name a file with certificates as PEM"
+        raise SettingsFault(variable, f"is {credentials.ca_file}, which cannot be used: {fault}", remedy) from fault
+
+
 async def connect(
     url: str,
     *,
     name: str,
     token: str | None = None,
+    credentials: BrokerCredentials = no_credentials,
     metrics: Metrics | None = None,
     wait: bool = False,
-    inbox_prefix: str = "_INBOX",
 ) -> Client:
     """Connect to the broker at `url` (comma-separated for several), reconnecting for ever once connected.
 
     The first connection is tried once per server and raises `OSError`, `TimeoutError` or `nats.errors.Error`;
-    with `wait` it is retried for ever too. Close with `await client.drain()` or `client.close()`.
+    with `wait` it is retried for ever too. `token` is short for credentials with nothing else. Raises `SettingsFault`
+    for credentials that cannot be used, before anything is tried. Close with `await client.drain()` or
+    `client.close()`.
     """
     counted = (
         None
@@ -85,11 +135,15 @@ async def connect(
     async def on_lame_duck() -> None:
         note("lame_duck")
 
+    shown = credentials if token is None else BrokerCredentials(token=token)
+    presented, encryption = _presented(shown), _encryption(url, shown)
     client = Client()
+    if encryption is not None:
+        # There is no public way to give the client a transport.
+        client._transport = EncryptedTransport(encryption)  # noqa: SLF001
     await client.connect(
         url.split(","),
         name=name,
-        token=token,
         error_cb=on_error,
         disconnected_cb=on_disconnected,
         reconnected_cb=on_reconnected,
@@ -104,7 +158,7 @@ async def connect(
         max_outstanding_pings=pings_outstanding_max,
         pending_size=pending_bytes_max,
         drain_timeout=drain_seconds,
-        inbox_prefix=inbox_prefix,
+        **presented,
     )
     # From here on a lost connection is retried without end, whatever bounded the first one.
     client.options["max_reconnect_attempts"] = -1

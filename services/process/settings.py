@@ -98,6 +98,16 @@ class Environment:
         """A file-system path; need not exist."""
         return Path(self.optional(variable) or default).expanduser()
 
+    def file(self, variable: str) -> Path | None:
+        """A file that is there, or None when the variable is absent."""
+        value = self.optional(variable)
+        if value is None:
+            return None
+        path = Path(value).expanduser()
+        if not path.is_file():
+            raise SettingsFault(variable, f"is {value!r}, where there is no file", "Name a readable file")
+        return path
+
 
 def _scheme(url: str) -> str | None:
     """The scheme of a URL, None for what is none."""
@@ -114,6 +124,35 @@ def redact_url(url: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BrokerCredentials:
+    """What a client shows to the broker, and how it knows the broker by. Nothing of it is required.
+
+    With `ca_file` the broker must prove itself by a certificate of that authority. `inbox_prefix` is where answers go;
+    without one a client with a key has its own, `_INBOX.<its public nkey>`, and any other the common `_INBOX`.
+    """
+
+    token: str | None = None
+    nkey_seed_file: Path | None = None
+    ca_file: Path | None = None
+    inbox_prefix: str | None = None
+
+
+def read_broker_credentials(environment: Environment) -> BrokerCredentials:
+    """The broker's WEAVEHOLD_NATS_… variables beside its URL. Raises `SettingsFault`."""
+    prefix = environment.optional("WEAVEHOLD_NATS_INBOX_PREFIX")
+    if prefix is not None and not re.fullmatch(r"[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*", prefix):
+        raise SettingsFault(
+            "WEAVEHOLD_NATS_INBOX_PREFIX", f"is {prefix!r}", "Use a subject such as _INBOX.ada, without wildcards"
+        )
+    return BrokerCredentials(
+        token=environment.optional("WEAVEHOLD_NATS_TOKEN"),
+        nkey_seed_file=environment.file("WEAVEHOLD_NATS_NKEY_SEED_FILE"),
+        ca_file=environment.file("WEAVEHOLD_NATS_CA_FILE"),
+        inbox_prefix=prefix,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
     """What every process of Weavehold is told. Service-specific settings are read beside it with `Environment`."""
 
@@ -122,6 +161,9 @@ class Settings:
     """Of the Organization's database; empty for a process that is never told it, such as a Worker."""
     nats_url: str
     nats_token: str | None
+    nats_nkey_seed_file: Path | None
+    nats_ca_file: Path | None
+    nats_inbox_prefix: str | None
     keys_directory: Path
     signing_key_file: Path
     health_host: str
@@ -133,6 +175,16 @@ class Settings:
     stop_when_closed: int | None
     """An inherited file descriptor: the process stops when its other end closes (its supervisor is gone)."""
     otlp_endpoint: str | None
+
+    @property
+    def broker_credentials(self) -> BrokerCredentials:
+        """What this process shows to the broker."""
+        return BrokerCredentials(
+            token=self.nats_token,
+            nkey_seed_file=self.nats_nkey_seed_file,
+            ca_file=self.nats_ca_file,
+            inbox_prefix=self.nats_inbox_prefix,
+        )
 
     def redacted(self) -> dict[str, Any]:
         """All settings as printable values, without secrets."""
@@ -159,13 +211,17 @@ def read_settings(
     keys_directory = environment.path("WEAVEHOLD_KEYS_DIR", Path(".weavehold") / "keys")
     port_file = environment.optional("WEAVEHOLD_HEALTH_PORT_FILE")
     descriptor = environment.optional("WEAVEHOLD_STOP_WHEN_CLOSED")
+    credentials = read_broker_credentials(environment)
     return Settings(
         organization_id=environment.identifier(
             "WEAVEHOLD_ORGANIZATION", remedy="Set the Organization's ID, as `weavehold init` printed it"
         ),
         database_url=_database_url(environment) if uses_database else "",
         nats_url=environment.url("WEAVEHOLD_NATS_URL", ("nats", "tls", "ws", "wss"), remedy="Set nats://host:port"),
-        nats_token=environment.optional("WEAVEHOLD_NATS_TOKEN"),
+        nats_token=credentials.token,
+        nats_nkey_seed_file=credentials.nkey_seed_file,
+        nats_ca_file=credentials.ca_file,
+        nats_inbox_prefix=credentials.inbox_prefix,
         keys_directory=keys_directory,
         signing_key_file=environment.path("WEAVEHOLD_SIGNING_KEY_FILE", keys_directory / f"{signing_key}.json"),
         health_host=environment.text("WEAVEHOLD_HEALTH_HOST", "127.0.0.1"),

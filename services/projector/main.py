@@ -97,7 +97,7 @@ async def _serve(process: ServiceProcess) -> None:
         connection = await broker.connect(
             process.settings.nats_url,
             name="weavehold-projector",
-            token=process.settings.nats_token,
+            credentials=process.settings.broker_credentials,
             metrics=process.metrics,
             wait=True,
         )

@@ -22,7 +22,7 @@ from contracts.rejection import Code
 from projections.apply_event import Applied
 from projections.projection import Projection
 from projections.proof import SignatureProof
-from projections.run_consumer import ConsumerRun
+from projections.run_consumer import ConsumerRun, RunBounds, default_bounds
 from projections.store.sqlite import SqliteStore
 from projections.work_queue.consumer import WorkQueue
 from services.agent.connect import Client, SessionLost
@@ -54,6 +54,8 @@ settle_policy: Final = RetryPolicy(deadline_seconds=3.0)
 """What an earlier run left in doubt is asked for once; the Events tell the rest."""
 loop_silence_seconds_max: Final = 30.0
 """Seconds after which a Worker that does not look at its queue is not ready."""
+unannounced_heads_seconds: Final = 15.0
+"""Seconds between two comparisons of heads where the broker announces none to this Worker."""
 finish_fraction: Final = 0.7
 """Part of the grace period in which executions may still reach their checkpoints."""
 sessions_max: Final = 6
@@ -90,6 +92,8 @@ class Worker:
             queue_length_max=settings.queue_length_max,
             finish_seconds=process.settings.stop_grace_seconds * finish_fraction,
         )
+        self._announced = settings.announced
+        self._bounds = default_bounds if settings.announced else RunBounds(heads_seconds=unannounced_heads_seconds)
         self._scheduler = Scheduler()
         self._opened: deque[float] = deque(maxlen=sessions_max)
         self._wake: Callable[[], None] = lambda: None
@@ -151,6 +155,8 @@ class Worker:
             AgentDelivery(self._client, runtime.end),
             history,
             acknowledger=history,
+            bounds=self._bounds,
+            announced=self._announced,
         )
 
         async def on_membership_changed(_message: Msg) -> None:
@@ -208,7 +214,7 @@ async def _connect(process: ServiceProcess, settings: WorkerSettings, stack: Asy
     connection = await broker.connect(
         process.settings.nats_url,
         name=f"weavehold-worker-{settings.name}",
-        token=process.settings.nats_token,
+        credentials=process.settings.broker_credentials,
         metrics=process.metrics,
         wait=True,
     )

@@ -28,6 +28,9 @@ class WorkerSettings:
     slots: int
     queue_length_max: int
     lease_seconds: int
+    announced: bool
+    """Whether the broker lets this Worker hear announcements of heads. With a key of `weavehold nats provision` it does
+    not: a subject that Groups share would tell of all of them."""
 
 
 def read_worker_settings(settings: Settings, variables: Mapping[str, str] | None = None) -> WorkerSettings:
@@ -44,4 +47,8 @@ def read_worker_settings(settings: Settings, variables: Mapping[str, str] | None
         lease_seconds=environment.integer(
             "WEAVEHOLD_WORKER_LEASE_SECONDS", lease_seconds_default, minimum=2, maximum=lease_seconds_most
         ),
+        announced=environment.choice(
+            "WEAVEHOLD_HEAD_ANNOUNCEMENTS", ("on", "off"), "on" if settings.nats_nkey_seed_file is None else "off"
+        )
+        == "on",
     )

@@ -70,6 +70,21 @@ def test_settings_are_printed_without_secrets() -> None:
     assert shown["nats_token"] == "***"
 
 
+def test_credentials_of_the_broker_are_files_that_are_there(tmp_path: Path) -> None:
+    seed = tmp_path / "relay.nk"
+    seed.write_text("S")
+    files = {"WEAVEHOLD_NATS_NKEY_SEED_FILE": str(seed), "WEAVEHOLD_NATS_CA_FILE": str(seed)}
+    settings = read_settings(enough | files | {"WEAVEHOLD_NATS_INBOX_PREFIX": "_INBOX.ada"})
+    shown = settings.broker_credentials
+    assert (shown.nkey_seed_file, shown.ca_file, shown.inbox_prefix, shown.token) == (seed, seed, "_INBOX.ada", None)
+    for variable in files:
+        with pytest.raises(SettingsFault, match=variable):
+            read_settings(enough | {variable: str(tmp_path / "absent")})
+    for prefix in ("_INBOX.>", "a b", "_INBOX.", "*"):
+        with pytest.raises(SettingsFault, match="WEAVEHOLD_NATS_INBOX_PREFIX"):
+            read_settings(enough | {"WEAVEHOLD_NATS_INBOX_PREFIX": prefix})
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [
