@@ -102,9 +102,12 @@ async def test_the_board_shows_every_mission_of_every_shard(planted, either_boar
     code, told = await asyncio.to_thread(asked_of, board, "cursor", "show", "--projection", "mission_board", "--json")
     verdicts = {line["groupId"]: line["verdict"] for line in json.loads(told)["projection"]}
     assert (code, verdicts) == (0, dict.fromkeys(board.cursors(), "level"))
-    asked = ("verify", "--no-stream", "--projection", "mission_board", "--json")
-    code, told = await asyncio.to_thread(asked_of, board, *asked)
-    assert (code, json.loads(told)["examined"]["projections"]) == (0, len(planted.missions))
+    asked = ("verify", "--no-stream", "--json", "--directory", str(board.folder.parent))
+    for place in ((), ("--projection", "mission_board")):
+        code, told = await asyncio.to_thread(asked_of, board, *asked, *place)
+        report = json.loads(told)
+        assert (code, report["findings"]) == (0, [])
+        assert report["examined"]["projections"] >= len(planted.missions)
 
 
 async def test_killed_at_named_points(planted, either_board):
@@ -268,7 +271,7 @@ async def test_the_projection_s_database_dies(planted, private_postgres, tmp_pat
         assert await board.metric("duplicates_dropped") == 0
 
 
-async def test_unusable_settings_end_a_projector_with_2(planted, board):
+async def test_unusable_settings_end_a_projector_with_2(planted, board, projections_url, tmp_path):
     """OPS-2: what cannot be used is named, with the remedy; whole shards are shown to services only."""
     owner = planted.stack.organization.keys_directory / "mission-owner.json"
     unusable = {
@@ -286,5 +289,9 @@ async def test_unusable_settings_end_a_projector_with_2(planted, board):
     process.start()
     assert await asyncio.to_thread(process.wait, 60) == 2
     assert "WEAVEHOLD_PROJECTION_DATABASE_URL is not set. Set postgresql://" in process.log.read_text()
-    code, told = await asyncio.to_thread(shown, board)
-    assert (code, "run a projector" in told) == (1, True)
+    nowhere = Board(
+        planted, tmp_path / "nowhere", f"{projections_url}&connect_timeout=2".replace("projections_", "no_")
+    )
+    for unmade in (board, Board(planted, tmp_path / "unmade", projections_url), nowhere):
+        code, told = await asyncio.to_thread(shown, unmade)
+        assert (code, "run a projector" in told) == (1, True)
