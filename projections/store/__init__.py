@@ -3,7 +3,10 @@
 A store is not the authority's database, even where both are PostgreSQL (PRJ-2). It holds one consumer at one
 version; what it finds of another version is discarded and replayed (PRJ-4). Everything is done inside one
 transaction at a time, as a function that a store runs: it commits when the function returns and rolls back when it
-raises. The function is synchronous and runs outside the event loop, so that one transaction costs one hop.
+raises. The function is synchronous and runs outside the event loop, so that one transaction costs one hop. It may be
+run anew after a fault, so it changes nothing but the store.
+
+`sqlite.py` is a Worker's own store and needs no server; `postgres.py` keeps read models of the server's side.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 
+import psycopg
 import pytest
 import pytest_asyncio
 
@@ -269,6 +270,26 @@ async def test_the_projection_s_database_dies(planted, private_postgres, tmp_pat
         await until(board.ready)
         assert await board.metric("events_applied") == board.applied()
         assert await board.metric("duplicates_dropped") == 0
+
+
+async def test_a_stranger_wrote_its_projection(planted, projections_url, tmp_path):
+    """PRJ-2, PRJ-4: connections lost and the last transaction another one's: it ends with 1, and a new one goes on."""
+    board = Board(planted, tmp_path / "projections", projections_url)
+    process = board.process()
+    process.start()
+    await board.settled()
+    with psycopg.connect(projections_url, autocommit=True) as database:
+        database.execute(f"UPDATE {board.place.schema}.projection_writer SET last_transaction = 'a stranger''s'")
+        database.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+    await planted.post(planted.missions[0])
+    assert await asyncio.to_thread(process.wait, 30) == 1
+    assert "StoreReplaced" in process.log.read_text()
+    assert "start again to go on from what it holds" in process.log.read_text()
+    async with board.projecting():
+        await board.settled()
 
 
 async def test_unusable_settings_end_a_projector_with_2(planted, board, projections_url, tmp_path):
