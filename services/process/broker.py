@@ -80,7 +80,7 @@ def _presented(credentials: BrokerCredentials) -> dict[str, Any]:
 
 def _encryption(url: str, credentials: BrokerCredentials) -> ssl.SSLContext | None:
     """Whom to trust, None for a connection in plain text. Raises `SettingsFault`."""
-    if credentials.ca_file is None and not url.startswith("tls://"):
+    if credentials.ca_file is None and "tls://" not in url:
         return None
     try:
         return ssl.create_default_context(cafile=credentials.ca_file)
@@ -89,22 +89,8 @@ def _encryption(url: str, credentials: BrokerCredentials) -> ssl.SSLContext | No
         raise SettingsFault(variable, f"is {credentials.ca_file}, which cannot be used: {fault}", remedy) from fault
 
 
-async def connect(
-    url: str,
-    *,
-    name: str,
-    token: str | None = None,
-    credentials: BrokerCredentials = no_credentials,
-    metrics: Metrics | None = None,
-    wait: bool = False,
-) -> Client:
-    """Connect to the broker at `url` (comma-separated for several), reconnecting for ever once connected.
-
-    The first connection is tried once per server and raises `OSError`, `TimeoutError` or `nats.errors.Error`;
-    with `wait` it is retried for ever too. `token` is short for credentials with nothing else. Raises `SettingsFault`
-    for credentials that cannot be used, before anything is tried. Close with `await client.drain()` or
-    `client.close()`.
-    """
+def _witnesses(name: str, metrics: Metrics | None) -> dict[str, Any]:
+    """The client library's callbacks: each event becomes a log line, and a count where there are metrics."""
     counted = (
         None
         if metrics is None
@@ -135,20 +121,42 @@ async def connect(
     async def on_lame_duck() -> None:
         note("lame_duck")
 
+    return {
+        "error_cb": on_error,
+        "disconnected_cb": on_disconnected,
+        "reconnected_cb": on_reconnected,
+        "closed_cb": on_closed,
+        "lame_duck_mode_cb": on_lame_duck,
+    }
+
+
+async def connect(
+    url: str,
+    *,
+    name: str,
+    token: str | None = None,
+    credentials: BrokerCredentials = no_credentials,
+    metrics: Metrics | None = None,
+    wait: bool = False,
+) -> Client:
+    """Connect to the broker at `url` (comma-separated for several), reconnecting for ever once connected.
+
+    The first connection is tried once per server and raises `OSError`, `TimeoutError` or `nats.errors.Error`;
+    with `wait` it is retried for ever too. `token` is short for credentials with nothing else. Raises `SettingsFault`
+    for credentials that cannot be used, before anything is tried. Close with `await client.drain()` or
+    `client.close()`.
+    """
     shown = credentials if token is None else BrokerCredentials(token=token)
     presented, encryption = _presented(shown), _encryption(url, shown)
     client = Client()
-    if encryption is not None:
+    if encryption is not None and url.startswith("ws"):
+        presented["tls"] = encryption
+    elif encryption is not None:
         # There is no public way to give the client a transport.
         client._transport = EncryptedTransport(encryption)  # noqa: SLF001
     await client.connect(
         url.split(","),
         name=name,
-        error_cb=on_error,
-        disconnected_cb=on_disconnected,
-        reconnected_cb=on_reconnected,
-        closed_cb=on_closed,
-        lame_duck_mode_cb=on_lame_duck,
         allow_reconnect=True,
         connect_timeout=connect_timeout_seconds,
         max_reconnect_attempts=-1 if wait else 1,
@@ -159,6 +167,7 @@ async def connect(
         pending_size=pending_bytes_max,
         drain_timeout=drain_seconds,
         **presented,
+        **_witnesses(name, metrics),
     )
     # From here on a lost connection is retried without end, whatever bounded the first one.
     client.options["max_reconnect_attempts"] = -1

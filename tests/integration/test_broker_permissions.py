@@ -56,7 +56,7 @@ def server(servers_directory: Path) -> Iterator[ProvisionedBroker]:
 async def test_the_whole_path_works(
     server: ProvisionedBroker, organization: Organization, database_url: str, tmp_path: Path
 ) -> None:
-    """RULE-25, OPS-3: session, Mission, offer, delivery, work, acknowledgement, projection, verification; and nothing
+    """RULE-25: session, Mission, offer, delivery, work, acknowledgement, projection, verification; and nothing
     that a process of ours does is refused."""
     identity = organization.organization_id
     server.provision(identity, ("urn:weavehold:agent:editor", ada))

@@ -1,4 +1,4 @@
-"""Every process works as a login that has only its own role, and the server refuses the rest (OPS-3, RULE-08)."""
+"""Every process works as a login that has only its own role, and the server refuses the rest (RULE-08)."""
 
 import asyncio
 import secrets
