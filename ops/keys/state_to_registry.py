@@ -96,7 +96,9 @@ class Registrar:
 async def registrar_at(access: BrokerAccess, key: SigningKey) -> AsyncIterator[Registrar]:
     """A Registrar on a connection of its own. Raises OSError or a broker error."""
     policy = RetryPolicy(deadline_seconds=seconds_default)
-    async with connect(access.url, access.organization_id, key, credentials=access.credentials, policy=policy) as client:
+    async with connect(
+        access.url, access.organization_id, key, credentials=access.credentials, policy=policy
+    ) as client:
         yield Registrar(client)
 
 
