@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType, convert, field
-from psycopg import AsyncConnection
+from psycopg import AsyncConnection, DataError
 
 from contracts.documents.agent_card import AgentCard
 from contracts.documents.common import Actor, ActorType
@@ -20,6 +20,7 @@ from contracts.identifiers import organization_shard
 from contracts.payloads.keys import KeyStanding
 from contracts.signature import base64url_bytes
 from contracts.timestamps import format_timestamp
+from contracts.verification import RegistryFault
 from ops.init import first_principals
 from ops.verify.finding import Finding, Report
 from ops.verify.verify_log import page_rows_max, sql
@@ -61,11 +62,16 @@ async def verify_keys(connection: AsyncConnection[Any], organization_id: str, re
 
     The connection is outside a transaction. Raises psycopg errors.
     """
-    async with connection.transaction():
-        await connection.execute(sql.begin_key_snapshot)
-        evidence = await read_evidence(connection, organization_id)
-        stored = await _read_rows(connection, organization_id)
-        told = await _read_log(connection, organization_id, report)
+    try:
+        async with connection.transaction():
+            await connection.execute(sql.begin_key_snapshot)
+            evidence = await read_evidence(connection, organization_id)
+            stored = await _read_rows(connection, organization_id)
+            told = await _read_log(connection, organization_id, report)
+    except (RegistryFault, DataError) as unreadable:
+        words = f"the key registry cannot be read: {unreadable}; nothing is accepted until that is repaired"
+        _find(report, f"{words}: {remedy}")
+        return
     report.count("keys", len(stored.bindings))
     if (fault := evidence_fault(evidence)) is not None:
         _find(report, f"{fault}; nothing is accepted until that is repaired: {remedy}")

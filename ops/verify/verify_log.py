@@ -16,6 +16,7 @@ from contracts.signature import base64url_bytes, verify_ed25519
 from contracts.timestamps import format_timestamp, instant
 from contracts.verification import RegisteredKey
 from ops.verify.finding import Finding, Report
+from services.authority.decision import authority
 from services.authority.key_book import registered_key
 from services.process.statements import load
 
@@ -124,7 +125,9 @@ class LogVerifier:
         self._report.count("signature")
         key = self._keys.get(event.signature.key_id)
         value = base64url_bytes(event.signature.value)
-        if key is None or key.principal != event.accepted_by:
+        if event.accepted_by != authority:
+            self._find("signature", row, f"{event.accepted_by.id} accepted it, whose Events nobody believes")
+        elif key is None or key.principal != event.accepted_by:
             self._find("signature", row, f"key {event.signature.key_id} is not {event.accepted_by.id}'s")
         elif value is None or not verify_ed25519(key.public_key, unsigned, value):
             self._find("signature", row, "the signature does not verify")

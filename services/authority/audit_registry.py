@@ -59,9 +59,12 @@ class RegistryAuditor:
 
     async def examine(self) -> None:
         """Read and judge the whole registry. Raises psycopg errors; what was found before then stands."""
-        async with self._pool.connection() as connection:
-            evidence = await read_evidence(connection, self._office.organization_id)
-        fault = await asyncio.to_thread(evidence_fault, evidence)
+        try:
+            async with self._pool.connection() as connection:
+                evidence = await read_evidence(connection, self._office.organization_id)
+            fault = await asyncio.to_thread(evidence_fault, evidence)
+        except RegistryFault as unreadable:
+            fault = _not_valid(unreadable)
         if fault is not None and fault != self._office.registry_fault:
             log.error("registry_invalid", reason=fault)
         self._office.registry_fault = fault
@@ -78,5 +81,9 @@ def evidence_fault(evidence: RegistryEvidence) -> str | None:
         # Rows may hold what no Command could state: their shapes are examined too.
         KeyRegistry(read(to_builtins(evidence), RegistryEvidence))
     except (RegistryFault, ValidationError) as fault:
-        return f"the key registry is not valid: {fault}"
+        return _not_valid(fault)
     return None
+
+
+def _not_valid(fault: Exception) -> str:
+    return f"the key registry is not valid: {fault}"

@@ -81,10 +81,27 @@ def _not_in_use(case: Case[AnyEnd]) -> Rejection | None:
     if key_id == case.command.signature.key_id:
         message = f"key {key_id} signed this Command and cannot end itself; sign with another registrar's key"
         return case.refuse(Code.INVALID_STATE_TRANSITION, message)
+    if (signer_end := _end(case, case.command.signature.key_id)) is not None:
+        # Two registrars could otherwise plan each other's end for one moment.
+        ends_at = case.context.now_text if isinstance(case.payload, KeyRevoke) else case.payload.valid_until
+        if instant(signer_end) <= instant(ends_at) and _is_a_registrars(case):
+            message = f"key {case.command.signature.key_id} signed this Command and ends itself at {signer_end}"
+            return case.refuse(Code.INVALID_STATE_TRANSITION, f"{message}; sign with a registrar's key that stays")
     if isinstance(case.payload, KeyRevoke) and key_id == case.context.signing_key_id:
         message = f"the authority signs with key {key_id} now; give it another one first: weavehold keys rotate"
         return case.refuse(Code.INVALID_STATE_TRANSITION, message)
     return None
+
+
+def _end(case: Case[AnyEnd], key_id: str) -> str | None:
+    """The earliest end stated of a key."""
+    known = case.context.keys.find(key_id)
+    ends = () if known is None else (known.key.valid_until, known.key.revoked_at)
+    return min((end for end in ends if end is not None), key=instant, default=None)
+
+
+def _is_a_registrars(case: Case[AnyEnd]) -> bool:
+    return _known_key(case).key.principal.id in registrars
 
 
 def _not_ended(case: Case[AnyEnd]) -> Rejection | None:

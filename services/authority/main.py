@@ -23,6 +23,7 @@ from services.authority.announce_heads import HeadAnnouncer
 from services.authority.audit_failure import audit_failure, forget_old_failures
 from services.authority.audit_registry import RegistryAuditor
 from services.authority.batch_facts import sql
+from services.authority.decision import authority
 from services.authority.follow_signing_key import SigningKeyFollower
 from services.authority.freshness import Freshness
 from services.authority.ingress import Ingress, queue_group
@@ -298,6 +299,12 @@ async def _serve(process: ServiceProcess) -> None:
             f"is {settings.signing_key_file}, which cannot be used: {fault}",
             "Run weavehold init",
         ) from fault
+    if key.principal != authority:
+        raise SettingsFault(
+            "WEAVEHOLD_SIGNING_KEY_FILE",
+            f"is {settings.signing_key_file}, a key of {key.principal.id}",
+            f"Name a key of {authority.id}, whose Events alone are believed",
+        )
     async with AsyncExitStack() as stack:
         pool = await open_pool(settings.database_url, name="weavehold-authority", maximum=pool_connections_max)
         stack.push_async_callback(pool.close)

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 
 from msgspec import UNSET, structs
+from psycopg import DataError
 
 from contracts.documents.common import Actor, ActorType
 from contracts.key_registry import KeyBinding, RegistryEvidence, ValidityStatement
 from contracts.signature import algorithm, base64url_text
 from contracts.timestamps import format_timestamp
+from contracts.verification import RegistryFault
 from services.authority.batch_facts import sql
 from services.process.database import Connection
 
@@ -17,9 +19,16 @@ async def read_evidence(
 ) -> RegistryEvidence:
     """The bindings of an Organization, all or those of `key_ids`, with all statements of their ends, by key ID.
 
-    Nothing is judged: the evidence may be invalid, and of keys that nobody has it has no bindings. Raises psycopg
-    errors.
+    Nothing is judged: the evidence may be invalid, and of keys that nobody has it has no bindings. Raises RegistryFault
+    for a row that no calendar can read, and psycopg errors.
     """
+    try:
+        return await _read(connection, organization_id, key_ids)
+    except DataError as fault:
+        raise RegistryFault(f"a row of it cannot be read: {fault}") from fault
+
+
+async def _read(connection: Connection, organization_id: str, key_ids: Iterable[str] | None) -> RegistryEvidence:
     asked = {"organization_id": organization_id, "key_ids": None if key_ids is None else list(key_ids)}
     cursor = await connection.execute(sql.read_evidence, asked, binary=True)
     bindings: dict[str, KeyBinding] = {}

@@ -63,6 +63,7 @@ untrusted = {
     + " WHERE key_id = '{key}'",
     "alias": "INSERT INTO signing_key SELECT organization_id, 'urn:weavehold:key:alias', principal_type, principal_id, "
     "public_key, valid_from FROM signing_key WHERE key_id = '{key}'",
+    "no calendar": "UPDATE key_validity SET recorded_at = 'infinity' WHERE key_id = '{key}'",
     "no time": "UPDATE signing_key SET valid_from = 'yesterday' WHERE key_id = '{key}'",
 }
 contradicting = {
@@ -120,7 +121,7 @@ async def test_while_the_evidence_is_not_valid_nothing_is_accepted(
     await auditor.examine()
     finding = await auditor.check()
     assert finding.state is State.FAILED
-    assert ending.key_id in finding.detail or damage == "no time"
+    assert ending.key_id in finding.detail or damage in {"no time", "no calendar"}
     with pytest.raises(SigningKeyRefused, match="not valid"):
         await authority.commit(post(organization))
     report = await keys_report(database_url, organization)

@@ -192,6 +192,17 @@ def test_keys_in_use_are_not_ended() -> None:
     accepted(scene, key_retire, {"keyId": authority_key_id, **until})
 
 
+def test_two_registrars_do_not_plan_each_others_end() -> None:
+    """TRU-2: whoever ends a registrar's key signs with one that stays longer, so that one is always left."""
+    scene = Scene()
+    other = signing_key("operator", ActorType.SERVICE)
+    accepted(scene, key_register, binding(other))
+    scene.keys.end(signature_key_id, valid_until=later(start_time, 60), revoked_at=None)
+    retire = {"keyId": other.key_id, "validUntil": later(start_time, 60)}
+    assert refused(scene, key_retire, retire) is Code.INVALID_STATE_TRANSITION
+    accepted(scene, key_retire, {"keyId": other.key_id, "validUntil": later(start_time, 59)})
+
+
 def test_expected_revision_counts_the_statements() -> None:
     """MWP-EVT-007: a key's revision is one more than the statements made of its ends."""
     scene = with_key()
