@@ -61,11 +61,17 @@ class Repairs:
         self._need(projection, question.group_id).question = question
         self._start(projection, question.group_id)
 
-    async def judge_head(self, projection: Projection, head: Cursor) -> None:
-        """Compare the authority's word on a Group with its Cursor, and see to what follows."""
+    async def judge_head(self, projection: Projection, head: Cursor, applied_before: int = 0) -> None:
+        """Compare the authority's word on a Group with its Cursor, and see to what follows.
+
+        `applied_before` is how far the Group was applied when the authority was asked. A head below it has lost
+        Events (PRJ-3); one that was merely announced may be late, which is no reason to ask.
+        """
 
         def judge(transaction: Transaction) -> Contact:
             cursor = transaction.cursor(head.group_id)
+            if head.sequence < applied_before:
+                return Contact.FORK
             if cursor is None or head.sequence > cursor.sequence:
                 return Contact.GAP
             known = cursor.chain_hash if head.sequence == cursor.sequence else None

@@ -16,7 +16,7 @@ from nats.aio.subscription import Subscription
 
 from contracts import subjects
 from contracts.cursor import Cursor
-from contracts.identifiers import ShardId
+from contracts.identifiers import GroupSequence, ShardId
 from contracts.payloads.requests import GroupHead, heads_groups_max
 from projections.delivery import DeliveredGroup, Provisioned
 from projections.history import HistoryRefused, HistorySource, HistoryUnavailable, place_of
@@ -102,6 +102,8 @@ class HeadWatch:
     async def compare(self, group_ids: Collection[str] = ()) -> bool:
         """Ask for the heads of these Groups (of all known ones without any); whether the source answered."""
         asked = sorted(group_ids or await self._known_groups())
+        # Read before the question: a head below it is no late answer then, the authority has lost Events.
+        applied = {projection.name: await _applied(projection) for projection in self._projections}
         for start in range(0, len(asked), heads_groups_max):
             try:
                 heads = await self._source.heads(asked[start : start + heads_groups_max])
@@ -110,7 +112,8 @@ class HeadWatch:
                 return False
             for head in heads:
                 for projection in self._projections:
-                    await self._repairs.judge_head(projection, place_of(head))
+                    before = applied[projection.name].get(head.group_id, 0)
+                    await self._repairs.judge_head(projection, place_of(head), before)
         return True
 
     async def _known_groups(self) -> set[str]:
@@ -126,6 +129,11 @@ class HeadWatch:
             if not self._client.is_closed:
                 await subscription.unsubscribe()
         self._subscriptions.clear()
+
+
+async def _applied(projection: Projection) -> dict[str, GroupSequence]:
+    """How far each Group of a projection is applied."""
+    return {cursor.group_id: cursor.sequence for cursor in await projection.cursors()}
 
 
 def _head_subject(organization_id: str, group: DeliveredGroup) -> str:

@@ -1,0 +1,52 @@
+"""The simplest consumer: one row per Event, in the order of application. What it must hold follows from the log alone.
+
+Nothing in its table hinders a wrong row: an Event applied twice, out of order or of another history stands there.
+"""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from projections.arrival import LoggedEvent
+from projections.consumer import Statement
+
+append_entry: Final = "append_entry"
+
+
+class Ledger:
+    """A projection that only counts up. Each process has one of its own name, as each has its own consumers."""
+
+    version: Final = 1
+    variant: Final = ""
+    kinds: Final = None
+
+    def __init__(self, owner: str) -> None:
+        self.name = f"ledger_{owner}"
+        self.table = f"{self.name}_entry"
+        self.tables: Mapping[str, str] = {self.table: "create_entry"}
+        self.statements: Mapping[str, str] = {
+            "create_entry": (
+                f"CREATE TABLE IF NOT EXISTS {self.table} (group_id TEXT NOT NULL, sequence BIGINT NOT NULL, "
+                "event_id TEXT NOT NULL, payload_hash TEXT NOT NULL)"
+            ),
+            append_entry: (
+                f"INSERT INTO {self.table} (group_id, sequence, event_id, payload_hash) "
+                "VALUES (:group_id, :sequence, :event_id, :payload_hash)"
+            ),
+        }
+
+    def evolve(self, event: LoggedEvent) -> Iterable[Statement]:
+        """One row."""
+        payload_hash = hashlib.sha256(bytes(event.payload)).hexdigest()
+        row = {
+            "group_id": event.group_id,
+            "sequence": event.sequence,
+            "event_id": event.event_id,
+            "payload_hash": payload_hash,
+        }
+        yield Statement(append_entry, row)
+
+    def intents(self, event: LoggedEvent) -> Iterable[Statement]:
+        """None."""
+        del event
+        return ()
