@@ -27,7 +27,7 @@ from services.authority.broker_consumers import BrokerConsumers
 from services.authority.provision_delivery import consumer_name
 from services.process import broker
 from services.process.settings import BrokerCredentials, SettingsFault
-from tests.agent_rig import PlantedMission, running_stack, small_mission
+from tests.agent_rig import PlantedMission, Stack, running_stack, small_mission
 from tests.projector_rig import until
 from tests.provisioned_broker import ProvisionedBroker, call, refusal
 
@@ -83,6 +83,7 @@ async def test_the_whole_path_works(
                 await mission.until(await mission.offer(work), "submitted")
         async with server.client(identity, "operator") as operator:
             await until(lambda: projected(operator, organization))
+        await replaced(stack, server)
         report = await verify_all(database_url, identity, nats_url=server.url, nats_credentials=credentials("operator"))
         assert report.ok, report.findings
         for process in stack.processes:
@@ -90,6 +91,26 @@ async def test_the_whole_path_works(
             assert code == 0, process.log.read_text()[-3000:]
         for log in tmp_path.glob("*.log"):
             assert "ermissions violation" not in log.read_text(), log.name
+
+
+async def replaced(stack: Stack, server: ProvisionedBroker) -> None:
+    """A session of the Agent ends when the next one opens: its process is delivered nothing any more."""
+    old, new = await stack.client("ada", reopens=False), await stack.client("ada", reopens=False)
+    delivered = []
+    for client in (old, new):
+        await client.open_session()
+        standing = await client.memberships()
+        delivered += [(delivery.stream, delivery.consumer) for delivery in standing.deliveries]
+    [before, after] = delivered
+    assert before[0] == after[0]
+    assert before[1] != after[1]
+    for client, (name, consumer), status in ((old, before, "503"), (new, after, "404")):
+        inbox = await client.connection.subscribe(client.connection.new_inbox())
+        asked = b'{"batch":1,"no_wait":true}'
+        await client.connection.publish(f"$JS.API.CONSUMER.MSG.NEXT.{name}.{consumer}", asked, reply=inbox.subject)
+        answer = await inbox.next_msg(5)
+        # Nobody answers for a consumer that is gone; the present one delivers, or has nothing new.
+        assert (answer.headers or {}).get("Status") == status or (client is new and answer.data)
 
 
 async def projected(operator: Client, organization: Organization) -> bool:
