@@ -2,18 +2,22 @@
 
 A command module has a function `command` (or a `typer.Typer` named `app` when it has subcommands of its own) and is
 imported only when it is asked for. Exit codes: 0 done or nothing found, 1 a finding, refusal or fault, 2 wrong usage or
-settings. With `--json` exactly one JSON object goes to stdout; logs always go to stderr (OPS-2).
+settings. With `--json` exactly one JSON object goes to stdout, the fault if there is one; logs always go to stderr
+(OPS-2).
 """
 
+import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from typing import Any, Final
 
 import typer
+from typer._click.exceptions import ClickException
 from typer.core import TyperGroup
 
-from ops.command_fault import CommandFault
-from ops.output import print_fault
+from ops.command_fault import CommandFault, UsageFault
+from ops.output import print_fault, print_object
 from services.process.logs import configure_logs
 from services.process.settings import Environment, SettingsFault, log_levels
 
@@ -85,12 +89,22 @@ def _root() -> None:
 
 def main() -> None:
     """Run the command line and exit with its code."""
+    as_json = "--json" in sys.argv
     try:
+        _require_utf8(sys.argv[1:])
         # Services set their own level; whatever else a command touches must not write to its stdout.
         configure_logs("cli", Environment().choice("WEAVEHOLD_LOG_LEVEL", log_levels, "error"))
-        code = app(prog_name="weavehold", standalone_mode=True)
+        code = app(prog_name="weavehold", standalone_mode=False)
+    except ClickException as fault:
+        fault.show()
+        if as_json:
+            print_object({"fault": fault.format_message()})
+        code = fault.exit_code
+    except typer.Abort:
+        print_fault(CommandFault("aborted"), as_json=as_json)
+        code = 1
     except (CommandFault, SettingsFault) as fault:
-        print_fault(fault, as_json="--json" in sys.argv)
+        print_fault(fault, as_json=as_json)
         code = fault.exit_code if isinstance(fault, CommandFault) else 2
     except KeyboardInterrupt:
         code = 130
@@ -98,10 +112,23 @@ def main() -> None:
         # Imported here: most commands end well, and some need neither database nor broker.
         found = import_module("ops.server_fault").server_fault(error)
         if found is None:
+            if as_json:
+                print_object({"fault": f"unexpected {type(error).__name__}: {error}"})
             raise
-        print_fault(found, as_json="--json" in sys.argv)
+        print_fault(found, as_json=as_json)
         code = found.exit_code
     sys.exit(code)
+
+
+def _require_utf8(arguments: Sequence[str]) -> None:
+    """Raise UsageFault for the first argument that is not UTF-8: nothing that we keep or send could carry it."""
+    for position, argument in enumerate(arguments, start=1):
+        try:
+            argument.encode()
+        except UnicodeEncodeError as fault:
+            raise UsageFault(
+                f"argument {position} is not UTF-8: {os.fsencode(argument)!r}. Write it in UTF-8"
+            ) from fault
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from ops.embedded.directory import StackDirectory, default_directory
 from ops.embedded.environment import DirectoryOption, stack_variables
 from ops.init import key_file
 from ops.keys.audit_registry import audit_registry
-from ops.keys.read_failures import FailureReport, read_failures, seconds_back
+from ops.keys.read_failures import FailureReport, duration_seconds_max, read_failures, seconds_back
 from ops.keys.read_registry import RegistryReport, read_registry
 from ops.keys.register_key import binding_of, register_key
 from ops.keys.revoke_key import Revoked, count_vouched, revoke_key
@@ -241,8 +241,7 @@ def failures(
       weavehold keys failures --since 15m
       weavehold keys failures --since 2026-07-01T00:00:00Z --limit 1000 --json
     """
-    if seconds_back(since) is None:
-        _require_time("--since", since)
+    _require_since(since)
 
     async def read(connection: Connection, organization_id: str) -> FailureReport:
         return await read_failures(connection, organization_id, since, limit)
@@ -301,6 +300,14 @@ def _require_time(option: str, text: str) -> None:
         instant(text).to_datetime()
     except (ValueError, OverflowError) as fault:
         raise UsageFault(f"{option} is {text!r}; write a time such as 2026-07-01T12:00:00Z") from fault
+
+
+def _require_since(text: str) -> None:
+    back = seconds_back(text)
+    if back is None:
+        _require_time("--since", text)
+    elif back > duration_seconds_max:
+        raise UsageFault(f"--since is {text!r}; a duration is at most {duration_seconds_max // 86_400}d")
 
 
 def _confirm(key_id: str) -> None:

@@ -13,6 +13,8 @@ from services.process.statements import load
 seconds_of: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 """Units of a duration."""
 duration_digits_max: Final = 6
+duration_seconds_max: Final = 36_500 * 86_400
+"""As long as an authority may be told to keep failures; a calendar reaches no further back than its first year."""
 
 sql = load(__package__)
 

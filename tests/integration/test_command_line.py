@@ -15,7 +15,7 @@ from ops.cli import commands
 unset = {name: "" for name in os.environ if name.startswith("WEAVEHOLD_")}
 
 
-def weavehold(*arguments: str, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
+def weavehold(*arguments: str | bytes, cwd: Path | None = None, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "ops.cli", *arguments],
         capture_output=True,
@@ -53,6 +53,60 @@ def test_a_usage_error_is_2(arguments: list[str]) -> None:
     assert ended.returncode == 2
     assert ended.stdout == ""
     assert ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["keys", "revoke", "urn:weavehold:key:x"], "Missing option '--reason'"),
+        (["keys", "rotate", "file.json", "--overlap", "1"], "'--overlap'"),
+        (["keys", "failures", "--limit", "many"], "'--limit'"),
+        (["init", "--no-such"], "No such option: --no-such"),
+        (["no-such"], "No such command 'no-such'"),
+        (["keys", "no-such"], "No such command 'no-such'"),
+        (["board", b"\xff"], r"argument 2 is not UTF-8: b'\xff'"),
+        (["keys", "show", b"urn:\xc3", b"\xff"], r"argument 3 is not UTF-8: b'urn:\xc3'"),
+        (["keys", "failures", "--since", "999999d"], "--since is '999999d'; a duration is at most 36500d"),
+    ],
+)
+def test_a_usage_error_is_told_in_one_object(arguments: list[str | bytes], words: str) -> None:
+    """OPS-2: whoever finds the usage wrong, and whatever bytes it holds: 2, on stderr, and in one object."""
+    ended = weavehold(*arguments, "--json")
+    assert ended.returncode == 2
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr
+    [only] = ended.stdout.splitlines()
+    assert words in json.loads(only)["fault"]
+
+
+def test_half_a_character_in_a_fault_is_shown(tmp_path: Path) -> None:
+    """OPS-2: a fault that quotes JSON of others, in which an escape stands for no character."""
+    for name in ("conformance", "cryptography", "admission"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text(r'{"protocolVersion": "\ud800"}')
+    ended = weavehold("conformance", "--bundle", str(tmp_path), "--json")
+    assert (ended.returncode, "Traceback" in ended.stderr) == (2, False), ended
+    assert "\ufffd" in json.loads(ended.stdout)["fault"]
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_an_unexpected_fault_is_told_in_one_object(tmp_path: Path, as_json: bool) -> None:
+    """OPS-2: exit 1, the traceback on stderr, and with --json still one object on stdout."""
+    broken = (
+        "from ops import cli; from ops.commands import conformance\n"
+        "def run_bundles(folder): raise LookupError('half \\ud800 a thing')\n"
+        "conformance.run_bundles = run_bundles\n"
+        "cli.main()"
+    )
+    arguments = ["conformance", "--bundle", str(tmp_path), *(["--json"] if as_json else [])]
+    ended = subprocess.run(
+        [sys.executable, "-c", broken, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stderr.count("Traceback")) == (1, 1), ended
+    if as_json:
+        assert json.loads(ended.stdout) == {"fault": "unexpected LookupError: half \ufffd a thing"}
+    else:
+        assert ended.stdout == ""
 
 
 def test_a_service_without_settings_is_2(tmp_path: Path) -> None:
