@@ -53,6 +53,20 @@ SELECT organization_id, organization_id, 'key_registry', organization_id FROM or
 ON CONFLICT DO NOTHING;
 
 -- migrate:down
+-- Which Event bound a key and which stated its end is written nowhere else: without it the registry would never again
+-- agree with its history. Nobody states anything between this look and the end.
+LOCK TABLE signing_key, key_validity IN ACCESS EXCLUSIVE MODE;
+DO $$
+DECLARE
+    bindings bigint := (SELECT count(*) FROM signing_key WHERE event_id IS NOT NULL);
+    ends     bigint := (SELECT count(*) FROM key_validity WHERE event_id IS NOT NULL);
+BEGIN
+    IF bindings + ends > 0 THEN
+        RAISE EXCEPTION 'there is no way back: % keys were bound and % ends of keys stated by Events, which would be '
+            'forgotten for good. Keep this version, or restore a backup from before it', bindings, ends;
+    END IF;
+END
+$$;
 DELETE FROM identifier WHERE entity_kind = 'key_registry';
 DROP TRIGGER admission_is_immutable ON admission;
 DROP TRIGGER signing_key_is_immutable ON signing_key;

@@ -14,7 +14,7 @@ from contracts.rejection import Code, Rejection
 from ops.bench.workload import signed_command
 from ops.group_report import read_group
 from ops.init import Organization, initialize
-from ops.migrate import migrate, roll_back
+from ops.migrate import MigrationFault, migrate, roll_back
 from services.authority.serve_replay import serve_group_replay
 from services.process.database import connect
 from tests.authority_rig import (
@@ -141,3 +141,24 @@ def test_the_migration_keeps_what_ends_meant(empty_database_url: str) -> None:
         assert connection.execute(stated.format("signing_key")).fetchall() == expected
         migrate(empty_database_url)
         assert connection.execute(stated.format("registered_key")).fetchall() == expected
+
+
+@pytest.mark.parametrize("fact", ["binding", "end"])
+def test_there_is_no_way_back_once_events_state_keys(empty_database_url: str, fact: str) -> None:
+    """TRU-2, OPS-2: which Event states a key or its end is never forgotten; the refusal changes nothing."""
+    migrate(empty_database_url)
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("INSERT INTO organization VALUES ('urn:org', 'org', 1)")
+        connection.execute(
+            "INSERT INTO signing_key (organization_id, key_id, principal_type, principal_id, public_key, valid_from, "
+            "event_id) VALUES ('urn:org', 'a', 'human', 'urn:ada', %s, '2020-01-01T00:00:00Z', %s)",
+            (bytes(32), "urn:event:1" if fact == "binding" else None),
+        )
+        connection.execute(
+            "INSERT INTO key_validity VALUES ('urn:org', 'a', 1, now(), '2030-01-01T00:00:00Z', NULL, %s)",
+            ("urn:event:2" if fact == "end" else None,),
+        )
+        with pytest.raises(MigrationFault, match=r"no way back: . keys were bound and . ends of keys stated by Events"):
+            roll_back_statements(empty_database_url)
+        stated = connection.execute("SELECT key_id, valid_until FROM registered_key").fetchall()
+        assert stated == [("a", "2030-01-01T00:00:00Z")]
