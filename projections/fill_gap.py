@@ -149,9 +149,14 @@ def _is_contradicted(applied: Applied, filled: Filled) -> bool:
 
 async def _is_level(projection: Projection, group_id: str, known: GroupSequence | None, head: Cursor) -> bool:
     """Whether nothing is left to fill. What was known before the source was asked and it does not have never was."""
+    hidden = projection.visible_after.get(group_id, GroupSequence(0))
 
     def settle(transaction: Transaction) -> bool:
         ahead = dict(transaction.heads_ahead()).get(group_id)
+        if ahead is not None and ahead <= hidden:
+            # Of a late member's Group only what is hidden is known: there is nothing to fill.
+            transaction.settle_head(group_id, GroupSequence(0))
+            return True
         if ahead is not None and ahead == known and known > head.sequence:
             transaction.settle_head(group_id, head.sequence)
             ahead = None

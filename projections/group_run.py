@@ -109,7 +109,7 @@ class GroupRun:
 
     @property
     def reached(self) -> GroupSequence:
-        """How far the Group is applied once `next` is."""
+        """How far the Group is applied once `next` is. What is hidden from a late member is nothing to apply."""
         if self.next:
             return self.next[-1].mark.sequence
-        return self.before.sequence if self.before else GroupSequence(0)
+        return self.before.sequence if self.before else self._visible_after

@@ -7,7 +7,7 @@ process: there is no clock, no socket and no thread, only a loop whose time jump
 **Real code.** `ConsumerRun` with all that it is made of (pull, arrival, `apply_event`, gap buffer, `fill_gap`,
 `shard_holes`, `settle_fork`, repairs, comparison of heads) on a real `SqliteStore` file; the projector's
 provisioning; `RelayShard` with its pipeline, stream and messages. Clock, jitter and three bounds are put in from
-outside (`world`).
+outside (`run_plan`).
 
 **Model.** The authority is a log per shard, cut off and continued otherwise by a restore (`truth`). JetStream is
 streams with fences and durable pull consumers with ack-all (`broker`), behind connections that keep order and lose
@@ -25,7 +25,8 @@ a new incarnation or in silence, its history shorter than a Cursor, level with i
 below.
 
 **Judgement** (`checker`): every commit by the log alone, every acknowledgement, every report to the authority, every
-file against its commits at each start, every stream against the log; and after the last fault everybody catches up.
+file against its commits at each start, every stream against the log; and after the last fault everybody catches up,
+and then asks hardly anything any more.
 
 **Mutants** (`mutants`): the code with one decision undone at a time is caught, each within a bounded number of seeds.
 

@@ -16,8 +16,8 @@ from tests.builders import BuiltEvent, build_event, identifier, message_payload,
 organization = "urn:weavehold:organization:simulated"
 authority_key = signing_key("authority", ActorType.SERVICE)
 stranger_key = signing_key("stranger", ActorType.SERVICE)
-large_every = 13
-"""Each so manieth Event of a Group is larger than the simulated broker takes."""
+large_first, large_every = 4, 13
+"""The first Event of a Group that is larger than the simulated broker takes, and after how many the next one is."""
 large_text = 3_000
 
 
@@ -73,7 +73,7 @@ def next_event(previous: Fact | None, group_id: str, incarnation: str, branch: s
 
 def _fact(previous: Fact | None, group_id: str, incarnation: str, branch: str) -> Fact:
     sequence = previous.sequence + 1 if previous else 1
-    text = f"Message {sequence} {branch}." + ("x" * large_text if sequence % large_every == 0 else "")
+    text = f"Message {sequence} {branch}." + ("x" * large_text if sequence % large_every == large_first else "")
     payload = message_payload(group_id, sequence, text=text)
     built = build_event(
         "message.posted",

@@ -74,6 +74,7 @@ class ConsumerProcess:
         self._store: TracedStore
         self._link: Link
         self.run: ConsumerRun
+        self.history: SimulatedHistory
 
     @property
     def expected_groups(self) -> tuple[str, ...]:
@@ -96,7 +97,7 @@ class ConsumerProcess:
         self._link.forging = self._forge
         projection = TracedProjection(self._store, proof())  # type: ignore[arg-type]
         projection.buffer = GapBuffer(world.settings.held_events)
-        history = SimulatedHistory(self, rng, world.settings.page_events)
+        history = self.history = SimulatedHistory(self, rng, world.settings.page_events)
         provider: Any
         if self.groups is None:
             provider = ShardDelivery(_Client(self._link, history), projection)  # type: ignore[arg-type]

@@ -12,8 +12,8 @@ from typing import Final
 
 from tests.simulation.mutants import mutants
 from tests.simulation.plan import Plan, Step, draw_plan
+from tests.simulation.run_plan import run_plan
 from tests.simulation.shrink import shortest, trace_lines
-from tests.simulation.world import run_plan
 
 progress_seconds: Final = 5.0
 """Seconds between two lines of progress."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 from msgspec import Struct
 
 from tests.simulation.plan import Plan, Step
-from tests.simulation.world import Outcome, run_plan
+from tests.simulation.run_plan import Outcome, run_plan
 
 runs_max: Final = 150
 """Runs spent on one failing seed."""

@@ -9,8 +9,8 @@ import pytest
 
 from tests.simulation.mutants import mutants
 from tests.simulation.plan import draw_plan
+from tests.simulation.run_plan import run_plan
 from tests.simulation.shrink import shortest
-from tests.simulation.world import run_plan
 
 root = Path(__file__).parents[2]
 quick_seeds = range(8)
@@ -19,7 +19,10 @@ long_seeds = int(os.environ.get("WEAVEHOLD_SIMULATION_SEEDS", "1000"))
 seeds_per_part = 100
 
 found_seeds = (
-    45,  # a restored authority ended below a Cursor and moved no further: its Events stayed in the projection for good
+    29,  # of a late member's idle Group a hidden pointer was known: each look at it asked for the same page 64 times
+    44,  # a restored authority ended below a Cursor and moved no further: its lost Events stayed in the projection
+    45,  # the same, read unfiltered
+    56,  # as 29, of a hidden Event that was delivered
 )
 """Seeds that once failed, with what they found."""
 
@@ -69,7 +72,7 @@ def test_a_seed_gives_the_same_run_in_every_process() -> None:
 
 def test_a_violation_is_reported_with_its_shortest_trace() -> None:
     """A failing seed names itself, the few steps that are left of it, and the command that shows them again."""
-    plan = draw_plan(1)
+    plan = draw_plan(0)
     with mutants["applied_twice"]():
         outcome = run_plan(plan)
         assert outcome.violation is not None
@@ -78,6 +81,6 @@ def test_a_violation_is_reported_with_its_shortest_trace() -> None:
     report = failure.report()
     assert len(failure.steps) <= 5
     assert again.digest == failure.outcome.digest
-    assert "seed 1: " in report
-    assert "python -m tests.simulation.run --seed 1 --only" in report
+    assert "seed 0: " in report
+    assert "python -m tests.simulation.run --seed 0 --only" in report
     assert f"WRONG: {failure.outcome.violation}" in report

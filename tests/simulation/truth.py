@@ -120,8 +120,11 @@ class SimulatedHistory:
         self._truth = process.world.truth
         self._rng = rng
         self._page_events = page_events
+        self.pages = 0
+        """How many pages of a Group were asked for."""
 
     async def page(self, group_id: str, after: GroupSequence, limit: int) -> GroupPage:
+        self.pages += 1
         return await self._ask(lambda: self._group_page(group_id, after, min(limit, self._page_events)))
 
     def _group_page(self, group_id: str, after: int, limit: int) -> GroupPage:

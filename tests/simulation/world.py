@@ -1,28 +1,12 @@
 """One run: a plan carried out on the real consumers and relays, judged by the checker, until all have caught up."""
 
 import asyncio
-import hashlib
-import logging
 import random
-import sys
-import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any, Final
-from unittest import mock
 
 import msgspec
-import structlog
 
-import outbox_relay.publish_pipeline
-import outbox_relay.relay_lease
-import projections.fill_gap
-import projections.pull
-import projections.repairs
-import projections.run_consumer
-import projections.watch_heads
-import services.process.broker
 from contracts import subjects
 from contracts.delivery import read_stub
 from contracts.identifiers import ShardId
@@ -40,6 +24,8 @@ calm_seconds_max: Final = 150.0
 """Virtual seconds after the last fault within which every consumer must have caught up."""
 quiet_seconds: Final = 45.0
 """Virtual seconds that a world which has caught up is watched on: longer than any redelivery or comparison of heads."""
+quiet_pages_max: Final = 4
+"""Pages that a consumer may ask of each Group in that time."""
 restores_max: Final = 3
 
 type Note = tuple[float, str, Any]
@@ -78,9 +64,9 @@ class World:
             groups = tuple(sorted(rng.sample(self.truth.group_ids, size)))
             visible_after = {group_id: rng.randint(1, 5) for group_id in groups if rng.random() < 0.3}
             for group_id, hidden in visible_after.items():
-                self.truth.kept_min[group_id] = max(self.truth.kept_min[group_id], hidden + 1)
-                if len(self.truth.groups[group_id]) <= hidden:
-                    self.accept(group_id, hidden + 1 - len(self.truth.groups[group_id]))
+                # Whoever joins late begins after the head of that time.
+                self.truth.kept_min[group_id] = max(self.truth.kept_min[group_id], hidden)
+                self.accept(group_id, max(0, hidden - len(self.truth.groups[group_id])))
             self.consumers.append(ConsumerProcess(self, f"worker{number}", groups, visible_after))
 
     # --- what the parts of the world ask and say ---------------------------------------------------------------
@@ -113,7 +99,7 @@ class World:
 
     def accept(self, group_id: str, count: int) -> None:
         self.truth.accept(group_id, count)
-        for fact in self.truth.groups[group_id][-count:]:
+        for fact in self.truth.groups[group_id][len(self.truth.groups[group_id]) - count :]:
             self.by_raw[fact.raw] = fact
 
     # --- the run -----------------------------------------------------------------------------------------------
@@ -147,11 +133,21 @@ class World:
         while self._behind() and self.loop.time() < deadline:
             await asyncio.sleep(1)
         if not self._behind():
-            await asyncio.sleep(quiet_seconds)
+            await self._stay_quiet()
         for consumer in self.consumers:
             await consumer.check_at_end()
         await self.consumers[0].check_rebuild()
         self._check_broker()
+
+    async def _stay_quiet(self) -> None:
+        """Nothing happens any more, so hardly anything is asked: each comparison of heads may look at a Group once."""
+        await asyncio.sleep(quiet_seconds / 3)
+        asked = [consumer.history.pages for consumer in self.consumers]
+        await asyncio.sleep(2 * quiet_seconds / 3)
+        for consumer, before in zip(self.consumers, asked, strict=True):
+            pages = consumer.history.pages - before
+            if pages > quiet_pages_max * len(consumer.expected_groups):
+                self.violate(f"{consumer.name}: asked for {pages} pages although nothing happens any more")
 
     def _behind(self) -> bool:
         return any(consumer.checker.missing(consumer.expected_groups) for consumer in self.consumers)
@@ -331,74 +327,3 @@ class World:
             if rng.random() < 0.6:
                 self.accept(group_id, rng.randint(1, 9))
         self.relays.wake()
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """What became of a run. `trace` is its notes, `digest` over them tells two runs apart."""
-
-    violation: str | None
-    notes: tuple[Note, ...]
-    applied: int
-    forks: int
-    virtual_seconds: float
-
-    @property
-    def digest(self) -> str:
-        return hashlib.sha256(repr(self.notes).encode()).hexdigest()
-
-
-def run_plan(plan: Plan, steps: Sequence[Step] | None = None) -> Outcome:
-    """One run of a plan, or of some of its steps."""
-    storing = random.Random(f"{plan.seed}/store")
-    loop = VirtualLoop(lambda: storing.uniform(0.0001, 0.004))
-    memory = Path("/dev/shm")
-    with ExitStack() as stack:
-        stack.callback(loop.close)
-        stack.enter_context(_decided_by(plan, loop))
-        folder = stack.enter_context(tempfile.TemporaryDirectory(dir=memory if memory.is_dir() else None))
-        return loop.run_until_complete(_run(plan, loop, folder, plan.steps if steps is None else steps))
-
-
-async def _run(plan: Plan, loop: VirtualLoop, folder: str, steps: Sequence[Step]) -> Outcome:
-    world = World(plan, loop, folder)
-    living = loop.create_task(world.live(steps))
-    await asyncio.wait({living, world.failed}, return_when=asyncio.FIRST_COMPLETED)
-    if living.done() and (fault := living.exception()) is not None:
-        raise fault
-    living.cancel()
-    await asyncio.gather(living, return_exceptions=True)
-    outcome = Outcome(
-        world.violation,
-        tuple(world.notes),
-        sum(consumer.checker.applied for consumer in world.consumers),
-        sum(consumer.checker.forks for consumer in world.consumers),
-        loop.time(),
-    )
-    await world.end()
-    return outcome
-
-
-@contextmanager
-def _decided_by(plan: Plan, loop: VirtualLoop) -> Iterator[None]:
-    """Clock, chance and bounds of the code under test come from the plan; its logs are silent."""
-    chance = random.Random(f"{plan.seed}/jitter")
-    clock = mock.Mock(monotonic=loop.time)
-    pairs, events = plan.settings.remembered_pairs, plan.settings.batch_events
-    with ExitStack() as stack:
-        for module in (
-            projections.repairs,
-            projections.run_consumer,
-            projections.watch_heads,
-            services.process.broker,
-        ):
-            stack.enter_context(mock.patch.object(module, "random", chance))
-        for module in (projections.pull, outbox_relay.publish_pipeline, outbox_relay.relay_lease):
-            stack.enter_context(mock.patch.object(module, "time", clock))
-        for name, module in sorted(sys.modules.items()):
-            if name.startswith("projections.") and hasattr(module, "remembered_pairs_max"):
-                stack.enter_context(mock.patch.object(module, "remembered_pairs_max", pairs))
-        stack.enter_context(mock.patch.object(projections.fill_gap, "replay_batch_events", events))
-        configured = structlog.get_config()
-        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-        stack.callback(structlog.configure, **configured)
-        yield
