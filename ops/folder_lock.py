@@ -2,9 +2,14 @@
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Final
+
+poll_seconds: Final = 0.05
+"""Seconds between two attempts to be alone."""
 
 
 class FolderInUse(Exception):
@@ -27,3 +32,19 @@ def alone_in(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def in_turn_in(folder: Path, wait_seconds: float) -> Iterator[None]:
+    """As `alone_in`, after waiting so many seconds for others at most. Raises FolderInUse, OSError."""
+    deadline = time.monotonic() + wait_seconds
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(alone_in(folder))
+                break
+            except FolderInUse:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(poll_seconds)
+        yield

@@ -1,12 +1,11 @@
 """`weavehold init`: one Organization with its shards, its first incarnation, and its first keys (RULE-29).
 
 The key files are written first, the database rows in one transaction after them, and the trust anchors last. A crash in
-between leaves what the next run takes up. Running it again changes nothing. Several Organizations may share a folder of
-keys: what is read there and written again is nobody else's meanwhile.
+between leaves what the next run takes up or removes. Running it again changes nothing. Several Organizations may share
+a folder of keys: what is read there and written again is nobody else's meanwhile.
 """
 
 import asyncio
-import os
 import re
 import secrets
 import time
@@ -21,7 +20,8 @@ from contracts.key_registry import KeyBinding, RegistryEvidence
 from contracts.signature import SigningKey, algorithm, base64url_text
 from contracts.timestamps import format_timestamp
 from ops.command_fault import CommandFault, UsageFault
-from ops.folder_lock import FolderInUse, alone_in
+from ops.durable_file import remove_drafts, replace_durably
+from ops.folder_lock import FolderInUse, alone_in, poll_seconds
 from services.feed.trust_anchors import AnchorsFault, TrustAnchors, anchors_file_name, load_anchors
 from services.process.database import Connection
 from services.process.statements import load
@@ -34,7 +34,6 @@ key_valid_before_seconds: Final = 600
 freshness allows 300."""
 folder_wait_seconds: Final = 15.0
 """Seconds to wait for another `init`, or a rotation, in the same folder of keys."""
-folder_poll_seconds: Final = 0.05
 organization_prefix: Final = "urn:weavehold:organization:"
 
 
@@ -100,22 +99,7 @@ def key_file(keys_directory: Path, name: str) -> Path:
 def write_key_file(path: Path, key: SigningKey) -> None:
     """Write a private key with mode 0600, whole or not at all, durable on return. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    _write_durably(path, key.key_file(), mode=0o600)
-
-
-def _write_durably(path: Path, content: bytes, *, mode: int) -> None:
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    directory = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+    replace_durably(path, key.key_file(), mode=0o600)
 
 
 async def _in_turn[T](folder: Path, act: Callable[[], T]) -> T:
@@ -128,7 +112,7 @@ async def _in_turn[T](folder: Path, act: Callable[[], T]) -> T:
             if time.monotonic() > deadline:
                 message = f"somebody has been at work in {folder} for {folder_wait_seconds:g} s"
                 raise InitializationFault(f"{message}: another init, or a rotation of keys. Wait for it") from fault
-        await asyncio.sleep(folder_poll_seconds)
+        await asyncio.sleep(poll_seconds)
 
 
 def _alone[T](folder: Path, act: Callable[[], T]) -> T:
@@ -148,6 +132,7 @@ def _first_keys(keys_directory: Path, created: list[str]) -> FirstKeys:
 
 
 def _first_key(path: Path, principal: Actor, created: list[str]) -> SigningKey:
+    remove_drafts(path)
     if not path.exists():
         key = SigningKey.generate(principal)
         write_key_file(path, key)
@@ -262,6 +247,7 @@ async def _anchor(connection: Connection, identifier: str, key: SigningKey) -> R
 
 def _ensure_anchors(path: Path, anchor: RegistryEvidence, created: list[str]) -> None:
     """Pin the authority's key for those who read its Events; what is pinned already stays. Done in turn only."""
+    remove_drafts(path)
     try:
         pinned = load_anchors(path)
     except FileNotFoundError:
@@ -269,5 +255,5 @@ def _ensure_anchors(path: Path, anchor: RegistryEvidence, created: list[str]) ->
     except AnchorsFault as fault:
         raise InitializationFault(f"the trust anchors {fault}. Restore the file or move it away") from fault
     if pinned.of(anchor.organization_id) is None:
-        _write_durably(path, TrustAnchors(anchors=(*pinned.anchors, anchor)).file(), mode=0o644)
+        replace_durably(path, TrustAnchors(anchors=(*pinned.anchors, anchor)).file(), mode=0o644)
         created.append(f"trust anchors of {anchor.organization_id} in {path}")

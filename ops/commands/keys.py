@@ -39,7 +39,7 @@ from ops.keys.show_keys import (
     show_rotated,
 )
 from ops.keys.state_to_registry import Registrar, registrar_at
-from ops.keys.write_key import make_or_take_up
+from ops.keys.write_key import make_or_take_up_in_turn
 from ops.output import JsonOption, print_result
 from ops.running_stack import broker_access, database_access
 from services.agent.keyring import KeyFault, load_key
@@ -94,7 +94,7 @@ def register(
         raise UsageFault("name either --out FILE, or both --public-key and --key-id")
     signer = _signer(directory, key)
     if out is not None:
-        binding = binding_of(make_or_take_up(out, holder)[0], valid_until)
+        binding = binding_of(make_or_take_up_in_turn(out, holder), valid_until)
     else:
         binding = _foreign_binding(holder, public_key or "", key_id or "", valid_until)
     done = asyncio.run(_as_registrar(directory, signer, lambda registrar: register_key(registrar, binding)))

@@ -13,6 +13,9 @@ Authoritative is the registry. What each crash point leaves behind, and what the
 - after 3: FILE.previous names a key that is not FILE's: only its retirement is still missing, and it is stated;
 - after 4: the registry tells that the old key has its end; FILE.previous is removed.
 
+What FILE.next and FILE.previous hold must belong to FILE's Principal, and FILE's key must be registered: otherwise
+nothing is written. A symbolic link stays: FILE is what it leads to.
+
 Whoever holds the old key may use it until it ends, so that nobody has to be stopped: an authority process follows its
 file within seconds, everybody else reads it at the next start. The names do not end in `.json`, so that nothing that
 reads a folder of keys takes them for keys in use.
@@ -31,13 +34,14 @@ from msgspec import UNSET, Struct
 from contracts.command import key_retire
 from contracts.documents.common import Actor, ActorType
 from contracts.payloads.keys import KeyRetire
-from contracts.signature import SigningKey
+from contracts.signature import SigningKey, base64url_text
 from contracts.timestamps import format_timestamp, parse_timestamp
 from ops.command_fault import CommandFault, UsageFault
+from ops.durable_file import remove_drafts, sync_directory
 from ops.folder_lock import FolderInUse, alone_in
 from ops.keys.register_key import binding_of, register_key
 from ops.keys.state_to_registry import Registrar, RegistryRefused, RegistryUnanswered, Stated
-from ops.keys.write_key import make_or_take_up, sync_directory
+from ops.keys.write_key import make_or_take_up
 from services.agent.keyring import KeyFault, load_key
 
 overlap_seconds_default: Final = 300
@@ -83,20 +87,26 @@ def _silent(_step: Step) -> None:
 
 
 async def rotate_key(
-    registrar: Registrar, file: Path, *, overlap_seconds: int, progress: Callable[[Step], None] = _silent
+    registrar: Registrar, named: Path, *, overlap_seconds: int, progress: Callable[[Step], None] = _silent
 ) -> Rotated:
-    """Rotate the key in `file`, or finish what an earlier call began.
+    """Rotate the key in the file `named`, or finish what an earlier call began.
 
     A registrar that rotates its own key states the retirement with the new one. Raises UsageFault for a file that
-    holds no key of a service or person, CommandFault when another call is at work or the registry refuses.
+    holds no key of a service or person, or has another Principal's beside it, CommandFault when its key is not
+    registered, another call is at work or the registry refuses.
     """
-    with _alone(file):
-        current, previous = rotatable_key(file), _load_if_there(previous_file(file))
+    with _alone(named) as file:
+        with _writable(file):
+            remove_drafts(file)
+        current = rotatable_key(file)
+        previous = _beside(file, previous_file(file), current.principal)
+        _beside(file, next_file(file), current.principal)
         pending = previous is not None and previous.key_id != current.key_id
         if previous is not None and pending:
             before, after, resumed = previous, current, True
         else:
             before = current
+            await _require_registered(registrar, file, current)
             after, resumed = await _replace(registrar, file, current, progress)
         if registrar.key.key_id == before.key_id:
             registrar.sign_with(after)
@@ -168,8 +178,28 @@ def rotatable_key(file: Path) -> SigningKey:
     return key
 
 
-def _load_if_there(file: Path) -> SigningKey | None:
-    return rotatable_key(file) if file.exists() else None
+def _beside(file: Path, path: Path, principal: Actor) -> SigningKey | None:
+    """What an earlier call left of this file, if anything. Raises UsageFault for what is of no such call."""
+    if not path.exists():
+        return None
+    key = rotatable_key(path)
+    if key.principal != principal:
+        holder = f"{path} holds a key of {key.principal.id}, but {file} one of {principal.id}"
+        raise UsageFault(f"{holder}: it is no part of this rotation. Move {path} away, then rotate again")
+    return key
+
+
+async def _require_registered(registrar: Registrar, file: Path, key: SigningKey) -> None:
+    """Raise CommandFault unless the registry has this key as the file has it: otherwise it could not be retired."""
+    bound = await registrar.find(key.key_id)
+    if bound is None:
+        register = f"weavehold keys register --principal {key.principal.type.value}:{key.principal.id} --out {file}"
+        raise CommandFault(
+            f"{file} holds {key.key_id}, which is not registered. Nothing was changed; first: {register}"
+        )
+    if (bound.principal, bound.public_key) != (key.principal, base64url_text(key.public_key)):
+        problem = f"{file} holds {key.key_id}, which is registered for {bound.principal.id} or with other bytes"
+        raise CommandFault(f"{problem}. Nothing was changed; name the key file that was registered")
 
 
 @contextmanager
@@ -183,8 +213,9 @@ def _writable(file: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _alone(file: Path) -> Iterator[None]:
-    """One rotation at a time in a folder. Raises CommandFault."""
+def _alone(named: Path) -> Iterator[Path]:
+    """One rotation at a time in a folder; the file itself, wherever links to it are. Raises CommandFault."""
+    file = Path(os.path.realpath(named))
     with ExitStack() as stack:
         try:
             stack.enter_context(alone_in(file.parent))
@@ -193,4 +224,4 @@ def _alone(file: Path) -> Iterator[None]:
         except FolderInUse:
             message = f"another rotation, or weavehold init, is at work in {file.parent}; wait for it"
             raise CommandFault(message) from None
-        yield
+        yield file

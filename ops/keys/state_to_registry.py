@@ -13,14 +13,17 @@ from msgspec import Struct
 
 from contracts.documents.common import Document
 from contracts.identifiers import registry_group
+from contracts.key_registry import KeyBinding
 from contracts.payloads.keys import KeyStanding
+from contracts.payloads.requests import KeyList
 from contracts.receipt import Receipt
 from contracts.rejection import Code, Rejection
 from contracts.signature import SigningKey
 from ops.command_fault import CommandFault
 from ops.running_stack import BrokerAccess
 from services.agent.connect import Client, connect
-from services.agent.send_command import Answered, Refused, ReplyFault, RetryPolicy
+from services.agent.read_history import Unavailable
+from services.agent.send_command import Answered, Refusal, Refused, ReplyFault, RetryPolicy
 from services.agent.sign_command import Intent
 
 seconds_default: Final = 30.0
@@ -72,6 +75,20 @@ class Registrar:
     def current_time(self) -> str:
         """The authority's clock, as far as its answers have told."""
         return self._client.current_time()
+
+    async def find(self, key_id: str) -> KeyBinding | None:
+        """The binding of a key, None when it is not registered. Raises RegistryRefused or RegistryUnanswered.
+
+        Good for turning a mistake away, not for trust: nobody verified who answered.
+        """
+        try:
+            answered = await self._client.history.keys([key_id])
+        except (Unavailable, ReplyFault) as fault:
+            raise RegistryUnanswered(f"the registry could not be asked about {key_id}: {fault}. Try again") from fault
+        if isinstance(answered, Refusal):
+            raise RegistryRefused(answered.rejection, _remedy(answered.rejection, self._client.key))
+        bindings = msgspec.convert(answered.document, KeyList).registry.bindings
+        return next((binding for binding in bindings if binding.key_id == key_id), None)
 
     async def state(self, kind: str, payload: Document) -> Stated | StatedBefore:
         """Send one Command of the registry. Raises RegistryRefused or RegistryUnanswered."""

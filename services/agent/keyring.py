@@ -25,6 +25,8 @@ def load_key(path: Path) -> SigningKey:
         mode = stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError as fault:
         raise KeyFault(f"no key file {path}: create the key first (`weavehold init` makes some)") from fault
+    except OSError as fault:
+        raise KeyFault(f"key file {path} cannot be looked at: {fault.strerror}") from fault
     if mode & 0o077:
         raise KeyFault(f"key file {path} has mode {mode:04o}, so others may use it: chmod 600 {path}")
     try:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import stat
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -122,21 +123,80 @@ async def test_an_interrupted_rotation_is_finished_by_the_next_call(stack, tmp_p
         assert only["keyId"] == after.key_id
 
 
-async def test_a_key_that_was_never_registered_is_replaced_and_named(stack, tmp_path):
-    """TRU-2, OPS-2: the new key is in place; what cannot be retired is said, with the way out."""
+def folder_of(file: Path) -> dict[str, bytes]:
+    """Every file beside this one, with its content."""
+    return {each.name: each.read_bytes() for each in file.parent.iterdir()}
+
+
+async def test_a_key_that_was_never_registered_is_not_replaced(stack, tmp_path):
+    """TRU-2, OPS-2: nothing is bound and nothing written before the key is registered; then it is rotated."""
     file = tmp_path / "unknown.json"
     write_key_file(file, SigningKey.generate(ada))
-    before = SigningKey.from_file(file).key_id
+    before, kept = SigningKey.from_file(file), folder_of(file)
+    bound = (await weavehold(stack, "keys", "show", ada.id, "--json")).json.get("keys", [])
     call = ("keys", "rotate", str(file), "--json")
-    for _ in range(2):
-        ran = await weavehold(stack, *call)
-        assert (ran.code, f"{before} was not retired" in ran.json["fault"]) == (1, True)
-        assert str(previous_file(file)) in ran.json["fault"]
-    after = SigningKey.from_file(file).key_id
-    assert (await key_line(stack, after))["standing"] == "valid"
-    previous_file(file).unlink()
+    refused = await weavehold(stack, *call)
+    assert (refused.code, f"{before.key_id}, which is not registered" in refused.json["fault"]) == (1, True), refused
+    assert folder_of(file) == kept
+    assert (await weavehold(stack, "keys", "show", ada.id, "--json")).json.get("keys", []) == bound
+    remedy = refused.json["fault"].split("weavehold ")[-1]
+    assert (await weavehold(stack, *remedy.split(), "--json")).code == 0
+    alias = {**json.loads(kept[file.name]), "principal": {"type": "human", "id": "urn:weavehold:human:bob"}}
+    aliased = tmp_path / "alias.json"
+    aliased.touch(0o600)
+    aliased.write_text(json.dumps(alias))
+    foreign = await weavehold(stack, "keys", "rotate", str(aliased), "--json")
+    assert (foreign.code, f"registered for {ada.id}" in foreign.json["fault"]) == (1, True), foreign
     done = await weavehold(stack, *call)
-    assert (done.code, done.json["before"], done.json["resumed"]) == (0, after, False)
+    assert (done.code, done.json["before"], done.json["resumed"]) == (0, before.key_id, False)
+
+
+async def test_a_previous_key_that_was_never_registered_is_named(stack, tmp_path):
+    """TRU-2, OPS-2: what cannot be retired is said, with the way out."""
+    file, _ = await registered(stack, tmp_path)
+    write_key_file(previous_file(file), SigningKey.generate(ada))
+    left = SigningKey.from_file(previous_file(file)).key_id
+    refused = await weavehold(stack, "keys", "rotate", str(file), "--json")
+    assert (refused.code, f"{left} was not retired" in refused.json["fault"]) == (1, True)
+    assert f"remove {previous_file(file)}" in refused.json["fault"]
+
+
+@pytest.mark.parametrize("beside", [next_file, previous_file])
+async def test_a_key_of_somebody_else_beside_the_file_is_left_alone(stack, tmp_path, beside):
+    """TRU-2: what belongs to another Principal is neither ended nor bound nor overwritten; both are named."""
+    file, _ = await registered(stack, tmp_path)
+    other = beside(file)
+    bob = f"urn:weavehold:human:bob-{beside.__name__}"
+    made = await weavehold(stack, "keys", "register", "--principal", f"human:{bob}", "--out", str(other), "--json")
+    kept = folder_of(file)
+    refused = await weavehold(stack, "keys", "rotate", str(file), "--json")
+    assert refused.code == 2
+    for word in (bob, ada.id, str(file), f"Move {other} away"):
+        assert word in refused.json["fault"]
+    assert folder_of(file) == kept
+    for key_id in (made.json["keyId"], SigningKey.from_file(file).key_id):
+        assert (await key_line(stack, key_id))["standing"] == "valid"
+
+
+async def test_a_link_to_a_key_file_stays(stack, tmp_path):
+    """TRU-2: the file that it leads to gets the new key, so that nobody goes on with the old one."""
+    file, _ = await registered(stack, tmp_path)
+    link = tmp_path / "elsewhere" / "link.json"
+    link.parent.mkdir()
+    link.symlink_to(file)
+    before = SigningKey.from_file(file).key_id
+    draft = tmp_path / f".{file.name}.0123456789abcdef.new"
+    draft.hardlink_to(file)
+    done = await weavehold(stack, "keys", "rotate", str(link), "--json")
+    assert (done.code, done.json["before"], done.json["file"]) == (0, before, str(file))
+    assert link.is_symlink()
+    assert SigningKey.from_file(file).key_id == SigningKey.from_file(link).key_id == done.json["after"] != before
+    assert [*link.parent.iterdir()] == [link]
+    assert {*tmp_path.iterdir()} == {file, link.parent}
+    link.unlink()
+    link.symlink_to(link)
+    looped = await weavehold(stack, "keys", "rotate", str(link), "--json")
+    assert (looped.code, str(link) in looped.json["fault"]) == (2, True)
 
 
 async def test_one_rotation_at_a_time(stack, tmp_path):
