@@ -2,10 +2,12 @@
 
 import asyncio
 import gc
+import stat
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any, Final
 
 from nats.aio.client import Client
@@ -289,6 +291,14 @@ async def _shard_count(pool: Pool, organization_id: str) -> int:
     return int(row[1])
 
 
+def _warn_of_readers(file: Path) -> None:
+    """Say that others may read the signing key: some places of secrets cannot help it, so it refuses nothing."""
+    mode = stat.S_IMODE(file.stat().st_mode)
+    if mode & 0o077:
+        remedy = f"whoever reads it can sign Events: chmod 600 {file}"
+        log.warning("signing_key_readable_by_others", path=str(file), mode=f"{mode:04o}", remedy=remedy)
+
+
 async def _serve(process: ServiceProcess) -> None:
     settings = process.settings
     try:
@@ -305,6 +315,7 @@ async def _serve(process: ServiceProcess) -> None:
             f"is {settings.signing_key_file}, a key of {key.principal.id}",
             f"Name a key of {authority.id}, whose Events alone are believed",
         )
+    _warn_of_readers(settings.signing_key_file)
     async with AsyncExitStack() as stack:
         pool = await open_pool(settings.database_url, name="weavehold-authority", maximum=pool_connections_max)
         stack.push_async_callback(pool.close)
