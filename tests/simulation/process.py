@@ -87,7 +87,6 @@ class ConsumerProcess:
         rng = random.Random(f"{world.seed}/{self.name}/{self.lives}")
         self._store = TracedStore(await SqliteStore.open(self._path, self.ledger, organization), self)
         self._gone = world.loop.create_future()
-        self.dead, self.armed = False, None
         self._handed = {}
         await self._check_store()
         self._link = Link(world.broker, f"{self.name}{self.lives}", rng, lambda: world.weather)
@@ -113,6 +112,7 @@ class ConsumerProcess:
             acknowledger=history,
             bounds=bounds,
         )
+        self.dead, self.armed = False, None
         self._task = world.loop.create_task(self.run.run())
         self._task.add_done_callback(self._on_end)
         world.note(f"{self.name} starts life {self.lives}")

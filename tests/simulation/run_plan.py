@@ -56,20 +56,21 @@ def run_plan(plan: Plan, steps: Sequence[Step] | None = None) -> Outcome:
 async def _run(plan: Plan, loop: VirtualLoop, folder: str, steps: Sequence[Step]) -> Outcome:
     world = World(plan, loop, folder)
     living = loop.create_task(world.live(steps))
-    await asyncio.wait({living, world.failed}, return_when=asyncio.FIRST_COMPLETED)
-    if living.done() and (fault := living.exception()) is not None:
-        raise fault
-    living.cancel()
-    await asyncio.gather(living, return_exceptions=True)
-    outcome = Outcome(
-        world.violation,
-        tuple(world.notes),
-        sum(consumer.checker.applied for consumer in world.consumers),
-        sum(consumer.checker.forks for consumer in world.consumers),
-        loop.time(),
-    )
-    await world.end()
-    return outcome
+    try:
+        await asyncio.wait({living, world.failed}, return_when=asyncio.FIRST_COMPLETED)
+        if living.done():
+            await living
+        return Outcome(
+            world.violation,
+            tuple(world.notes),
+            sum(consumer.checker.applied for consumer in world.consumers),
+            sum(consumer.checker.forks for consumer in world.consumers),
+            loop.time(),
+        )
+    finally:
+        living.cancel()
+        await asyncio.gather(living, return_exceptions=True)
+        await world.end()
 
 
 @contextmanager
