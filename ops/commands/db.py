@@ -12,7 +12,7 @@ from ops.cells import line
 from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption, database_to_prepare
 from ops.output import JsonOption, print_result
-from ops.provision.database_login import Role, create_login, parameters_of, print_sql
+from ops.provision.database_login import Role, create_login, create_login_sql, parameters_of
 
 app = typer.Typer(
     add_completion=False,
@@ -60,7 +60,7 @@ def create(
     \b
     Examples:
       weavehold db create-login relay_1 --role relay
-      weavehold db create-login authority_1 --role authority --print-sql | psql -d weavehold
+      weavehold db create-login authority_1 --role authority --print-sql | psql -v ON_ERROR_STOP=1 -d weavehold
       WEAVEHOLD_DATABASE_URL=postgresql://dba@db/weavehold weavehold db create-login auditor_1 --role auditor --json
     """
     if show_sql:
@@ -73,5 +73,5 @@ def create(
 
 
 def _print_sql(name: str, role: Role, *, as_json: bool) -> None:
-    text = print_sql(name, role)
+    text = create_login_sql(name, role)
     sys.stdout.write(msgspec.json.encode({"sql": text}).decode() + "\n" if as_json else text)

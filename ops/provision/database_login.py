@@ -4,9 +4,9 @@ The group roles and their grants come with the migrations. What a role is set to
 every login carries its timeouts itself; they hold also where a pooler loses what a connection asks for.
 """
 
-from collections.abc import Iterator
+import re
 from enum import StrEnum
-from typing import Final, LiteralString
+from typing import Final
 
 import psycopg
 from msgspec import Struct
@@ -21,8 +21,10 @@ from services.process.database import (
 )
 from services.process.statements import load
 
-login_characters_max: Final = 63
-"""Characters of a role's name that PostgreSQL keeps."""
+login_pattern: Final = r"[a-z_][a-z0-9_]{0,62}"
+"""Names that need no quotes anywhere, in at most the 63 characters that PostgreSQL keeps."""
+reserved_names: Final = ("public", "none")
+"""Names that PostgreSQL gives to no role."""
 
 statements: Final = load(__package__)
 
@@ -85,46 +87,46 @@ def parameters_of(role: Role) -> dict[str, str]:
     return _every_login | (_service_login if role in (Role.AUTHORITY, Role.RELAY) else {})
 
 
-def login_statements(name: str, role: Role, *, exists: bool) -> list[sql.Composed]:
-    """The statements that make a login, or bring an existing one up to date. Raises UsageFault for its name."""
-    if not name or len(name.encode()) > login_characters_max or name.startswith(("pg_", "weavehold_")):
+def create_login_sql(name: str, role: Role) -> str:
+    """One statement that makes a login, or brings it up to date; may be repeated. Raises UsageFault for its name.
+
+    It is also for whoever may not let this program make roles. It refuses what `create_login` refuses.
+    """
+    if not re.fullmatch(login_pattern, name) or name.startswith(("pg_", "weavehold_")) or name in reserved_names:
         raise UsageFault(
-            f"the login name {name!r} cannot be used: take 1 to {login_characters_max} bytes, and no name that begins "
-            "with pg_ or weavehold_"
+            f"the login name {name!r} cannot be used: take 1 to 63 of a-z, 0-9 and _, beginning with a letter or _, "
+            f"and neither one that begins with pg_ or weavehold_ nor {' nor '.join(reserved_names)}"
         )
-    return list(_compose(name, role, exists=exists))
-
-
-def _compose(name: str, role: Role, *, exists: bool) -> Iterator[sql.Composed]:
-    named = {"login": sql.Identifier(name), "role": sql.Identifier(role.group)}
-    yield _composed(statements.grant_role if exists else statements.create_login, **named)
-    for parameter, value in parameters_of(role).items():
-        setting = {"parameter": sql.Identifier(parameter), "value": sql.Literal(value)}
-        yield _composed(statements.set_parameter, login=named["login"], **setting)
-
-
-def _composed(statement: LiteralString, **parts: sql.Composable) -> sql.Composed:
-    return sql.SQL(statement).format(**parts)
-
-
-def print_sql(name: str, role: Role) -> str:
-    """The statements for a new login as a script, for whoever may not let this program make roles."""
-    return "".join(f"{statement.as_string()};\n" for statement in login_statements(name, role, exists=False))
+    login = sql.Identifier(name)
+    settings = (
+        sql.SQL(statements.set_parameter).format(
+            login=login, parameter=sql.Identifier(parameter), value=sql.Literal(value)
+        )
+        for parameter, value in parameters_of(role).items()
+    )
+    composed = sql.SQL(statements.create_login).format(
+        login=login,
+        login_name=sql.Literal(name),
+        role=sql.Identifier(role.group),
+        role_name=sql.Literal(role.group),
+        groups=sql.Literal([each.group for each in Role]),
+        settings=sql.SQL(";\n    ").join(settings),
+    )
+    return f"{composed.as_string()};\n"
 
 
 def create_login(url: str, name: str, role: Role) -> Login:
     """Make a login without a password, or bring its membership and settings up to date. Safe to repeat.
 
-    Raises CommandFault when the group roles are missing or the name is another kind of role's, `psycopg.Error`.
+    What else an existing login was set to is reset, for the role itself and in this database. Raises UsageFault for
+    the name; CommandFault when the group roles are missing, or the name is that of a superuser, of a role that cannot
+    log in, or of a login with another of our roles; `psycopg.Error`.
     """
-    login_statements(name, role, exists=False)
+    statement = create_login_sql(name, role)
     with psycopg.connect(url, autocommit=True) as connection:
-        asked = {"names": [name, role.group]}
-        found: dict[str, bool] = dict(connection.execute(statements.read_roles, asked).fetchall())
-        if role.group not in found:
-            raise CommandFault(f"the role {role.group} is not there; run `weavehold migrate` first")
-        if found.get(name) is False:
-            raise CommandFault(f"{name} is a role that cannot log in; take another name")
-        for statement in login_statements(name, role, exists=name in found):
-            connection.execute(statement)
-    return Login(name=name, role=role.value, created=name not in found)
+        existed = connection.execute(statements.find_login, {"name": name}).fetchone() == (True,)
+        try:
+            connection.execute(statement.encode())
+        except psycopg.errors.RaiseException as fault:
+            raise CommandFault(fault.diag.message_primary or str(fault)) from fault
+    return Login(name=name, role=role.value, created=not existed)

@@ -17,7 +17,7 @@ from ops.command_fault import CommandFault, UsageFault
 from ops.embedded.postgres_server import PostgresServer
 from ops.init import Organization
 from ops.keys.read_failures import read_failures
-from ops.provision.database_login import Role, create_login, parameters_of, print_sql
+from ops.provision.database_login import Role, create_login, create_login_sql, parameters_of
 from ops.verify.run import verify_all
 from services.agent.sign_command import Intent
 from services.process.database import connect
@@ -255,19 +255,67 @@ async def test_a_login_carries_its_timeouts_itself(database_url: str, logins: Lo
 
 
 def test_logins_are_made_once_and_brought_up_to_date(database_url: str, logins: Logins) -> None:
-    """OPS-2: making a login again changes nothing; names that would collide are refused; the SQL may be run by hand."""
+    """OPS-2: making a login again resets what it was set to; names that would collide or need quotes are refused."""
     name = logins.names[Role.RELAY]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        login, database = sql.Identifier(name), sql.Identifier(connection.info.dbname)
+        connection.execute(sql.SQL("ALTER ROLE {} SET work_mem = '1GB'").format(login))
+        connection.execute(sql.SQL("ALTER ROLE {} IN DATABASE {} SET lock_timeout = 0").format(login, database))
     assert not create_login(database_url, name, Role.RELAY).created
-    for bad in ("", "pg_mine", "weavehold_relay", "x" * 64):
-        with pytest.raises(UsageFault):
+    assert settings_of(database_url, name) == [parameters_of(Role.RELAY)]
+    for bad in ("", "pg_mine", "weavehold_relay", "x" * 64, "Relay", "1st", "a-b", 'a"b', "é", "a\n", "public", "none"):
+        with pytest.raises(UsageFault, match="cannot be used"):
             create_login(database_url, bad, Role.RELAY)
-    script = print_sql(f'{name}"b', Role.RELAY)
-    with psycopg.connect(database_url) as connection:
-        connection.execute(script)
-        assert connection.execute("SELECT pg_has_role(%s, 'weavehold_relay', 'USAGE')", (f'{name}"b',)).fetchone() == (
-            True,
-        )
-        connection.rollback()
+
+
+def settings_of(url: str, name: str) -> list[dict[str, str]]:
+    """What a login is set to, for itself and in databases."""
+    held = "SELECT setconfig FROM pg_db_role_setting WHERE setrole = %s::regrole ORDER BY setdatabase"
+    with psycopg.connect(url) as connection:
+        return [dict(entry.split("=", 1) for entry in stored) for (stored,) in connection.execute(held, (name,))]
+
+
+@pytest.mark.parametrize("held", list(Role))
+def test_a_login_has_one_role(database_url: str, logins: Logins, held: Role) -> None:
+    """RULE-08: no login gathers the rights of two roles, neither by the command nor by its SQL; nothing has changed."""
+    name = logins.names[held]
+    before = settings_of(database_url, name)
+    for wanted in set(Role) - {held}:
+        with pytest.raises(CommandFault, match=f"{name} has the role {held.group} already.*REVOKE {held.group} FROM"):
+            create_login(database_url, name, wanted)
+        with psycopg.connect(database_url) as connection, pytest.raises(errors.RaiseException):
+            connection.execute(create_login_sql(name, wanted).encode())
+        with psycopg.connect(database_url) as connection:
+            assert memberships(connection, name) == [(held.group,)]
+    assert settings_of(database_url, name) == before
+
+
+def memberships(connection: psycopg.Connection, name: str) -> list[tuple[str]]:
+    return connection.execute(
+        "SELECT roleid::regrole::text FROM pg_auth_members WHERE member = %s::regrole", (name,)
+    ).fetchall()
+
+
+def test_a_role_that_nothing_narrows_is_refused(postgres_server: PostgresServer, database_url: str) -> None:
+    """RULE-08: a superuser gets no role, for it would look narrow; a role without login gets none either."""
+    with psycopg.connect(database_url) as connection, connection.transaction(force_rollback=True):
+        for attributes, told in ((sql.SQL("LOGIN SUPERUSER"), "superuser"), (sql.SQL("NOLOGIN"), "cannot log in")):
+            name = f"test_{secrets.token_hex(4)}"
+            connection.execute(sql.SQL("CREATE ROLE {} {}").format(sql.Identifier(name), attributes))
+            with pytest.raises(errors.RaiseException, match=told), connection.transaction():
+                connection.execute(create_login_sql(name, Role.READER).encode())
+
+
+def test_the_printed_sql_may_be_run_again(database_url: str, organization: Organization) -> None:
+    """OPS-2: the script does what the command does, on a new login and on one that is there."""
+    name = f"test_{secrets.token_hex(4)}"
+    script = create_login_sql(name, Role.RELAY).encode()
+    with psycopg.connect(database_url) as connection, connection.transaction(force_rollback=True):
+        for _ in range(2):
+            connection.execute(script)
+            assert memberships(connection, name) == [("weavehold_relay",)]
+            [(stored,)] = connection.execute("SELECT rolconfig FROM pg_roles WHERE rolname = %s", (name,)).fetchall()
+            assert dict(entry.split("=", 1) for entry in stored) == parameters_of(Role.RELAY)
 
 
 def test_a_database_without_roles_is_named(postgres_server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:

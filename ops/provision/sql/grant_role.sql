@@ -1,1 +1,0 @@
-GRANT {role} TO {login}
