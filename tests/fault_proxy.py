@@ -128,12 +128,15 @@ class FaultProxy:
         finally:
             for copying in (answers, requests):
                 copying.cancel()
-            await asyncio.gather(answers, requests, return_exceptions=True)
-            # A short while for what the client sent last to leave: cutting must not unsend it.
-            with contextlib.suppress(OSError, TimeoutError):
-                async with asyncio.timeout(1):
-                    await upstream_writer.drain()
-            upstream_writer.close()
+            try:
+                await asyncio.gather(answers, requests, return_exceptions=True)
+                # A short while for what the client sent last to leave: cutting must not unsend it.
+                with contextlib.suppress(OSError, TimeoutError):
+                    async with asyncio.timeout(1):
+                        await upstream_writer.drain()
+            finally:
+                # Also when another cut comes meanwhile.
+                upstream_writer.close()
 
     async def _copy_answers(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while data := await reader.read(chunk_bytes):
