@@ -44,8 +44,17 @@ def json_schema(kind: str) -> Schema:
         about = {"description": "One frame.", "oneOf": [writer.schema_of(frame) for frame in frames]}
     else:
         about = writer.object_of(inspect.type_info(document_types[kind]))
-    head = {"$schema": dialect, "title": f"Weavehold {kind.replace('-', ' ')}"}
-    return {**head, **about, "$defs": dict(sorted(writer.definitions.items()))}
+    return _whole(f"Weavehold {kind.replace('-', ' ')}", about, writer)
+
+
+def struct_schema(title: str, shape: type[Document]) -> Schema:
+    """The schema of a Struct that is no kind of document by itself, such as a payload; self-contained."""
+    writer = SchemaWriter()
+    return _whole(title, writer.object_of(inspect.type_info(shape)), writer)
+
+
+def _whole(title: str, about: Schema, writer: "SchemaWriter") -> Schema:
+    return {"$schema": dialect, "title": title, **about, "$defs": dict(sorted(writer.definitions.items()))}
 
 
 class SchemaWriter:
@@ -133,6 +142,8 @@ def _scalar(shape: inspect.Type) -> Schema:
             return _present(type="number", minimum=least, maximum=most)
         case inspect.BoolType():
             return {"type": "boolean"}
+        case inspect.NoneType():
+            return {"type": "null"}
         case inspect.LiteralType(values=values):
             return _one_of(values)
         case inspect.EnumType(cls=choices):

@@ -17,6 +17,7 @@ from contracts.rejection import Code, Rejection
 from contracts.signature import base64url_bytes
 from services.authority.decide_keys import by_a_registrar, registrars
 from services.authority.decision import EventDraft, authority
+from services.authority.gates import card_missing
 from services.authority.rule import Case, Rule
 
 
@@ -110,7 +111,7 @@ def _session_epoch(case: Case[SessionOpen]) -> int:
 def _agent_registered(case: Case[SessionOpen]) -> Rejection | None:
     facts = case.context.agents.get(case.payload.agent_id)
     if facts is None or facts.card is None:
-        return case.refuse(Code.INVALID_COMMAND, f"Agent {case.payload.agent_id} has no registered Agent Card")
+        return card_missing(case.payload.agent_id, case)
     if facts.card.status is CardStatus.REVOKED:
         return case.refuse(Code.AUTH_FORBIDDEN, f"the Agent Card of {case.payload.agent_id} is revoked")
     return None

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import UNSET
 
+from contracts.command import agent_card_register
 from contracts.documents.agent_card import AgentCard, CardStatus
 from contracts.documents.common import AcceptanceCriterion, Actor, ActorType
 from contracts.documents.membership import MembershipState
@@ -178,11 +179,17 @@ def registered_card(agent_id: str, case: AnyCase) -> AgentCard:
     return facts.card
 
 
+def card_missing(agent_id: str, case: AnyCase) -> Rejection:
+    """The refusal of an Agent that has no card."""
+    remedy = f"the Organization's registry has to register one first, by {agent_card_register}"
+    return case.refuse(Code.INVALID_COMMAND, f"Agent {agent_id} has no registered Agent Card; {remedy}")
+
+
 def usable_card(agent_id: str, case: AnyCase) -> AgentCard | Rejection:
     """The card of an Agent that may be given a part in the Mission, or why it may not."""
     facts = case.context.agents.get(agent_id)
     if facts is None or facts.card is None:
-        return case.refuse(Code.INVALID_COMMAND, f"Agent {agent_id} has no registered Agent Card")
+        return card_missing(agent_id, case)
     card = facts.card
     if card.status is CardStatus.REVOKED:
         return case.refuse(Code.AUTH_FORBIDDEN, f"the Agent Card of {agent_id} is revoked")

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,11 +17,17 @@ from typer.testing import CliRunner
 from contracts.documents.common import Actor, Document
 from contracts.documents.conditions import always, unique
 from contracts.documents.json_schema import SchemaWriter, dialect, ecma_pattern, json_schema, kinds
+from contracts.documents.reading import read as read_struct
 from contracts.documents.schemas import document_types, schema_names
 from contracts.identifiers import uri_pattern
+from contracts.payloads.registry import command_payloads, event_payloads, read_command_payload
+from contracts.rejection import Rejection
 from ops.cli import app
 from ops.command_fault import UsageFault
+from ops.commands.schema import groups, schema_of
 from ops.conformance.schema_judge import SchemaJudge
+from tests import document_samples as samples
+from tests.unit.test_payloads import command, payloads
 from tests.vectors.document_instances import uris
 from tests.vectors.document_neighbours import no_uris
 from tests.vectors.protocol_schemas import bundle, is_uri, needs_bundle, schema_files
@@ -170,22 +177,121 @@ def test_tru_1_the_same_schema_every_time() -> None:
     assert len(texts) == 1
 
 
-def test_ops_2_schema_prints_one_object() -> None:
+@pytest.mark.parametrize("kind", [*command_payloads, *event_payloads])
+def test_tru_1_payload_schemas_are_schemas(kind: str) -> None:
+    """TRU-1: of every Command and Event kind; closed, whole, and valid Draft 2020-12."""
+    written = schema_of(kind)
+    assert written["$schema"] == dialect
+    SchemaJudge({kind: written}).validator(kind)
+    text = json.dumps(written)
+    assert {name for name in written["$defs"] if f'"#/$defs/{name}"' in text} == set(written["$defs"])
+    assert text.count('"$ref"') == text.count('"$ref": "#/$defs/')
+    assert not any(sign in pattern for pattern in _patterns(written) for sign in (r"\A", r"\Z", "++|", "*+)"))
+    shape = {**command_payloads, **event_payloads}[kind]
+    assert set(written["properties"]) == {field.encode_name for field in msgspec.structs.fields(shape)}
+
+
+@pytest.mark.parametrize("kind", sorted(payloads))
+def test_tru_1_payload_schemas_judge_as_the_structs_do(kind: str) -> None:
+    """TRU-1, RULE-01: the least payload is accepted; another member, and each member left out or null, as read."""
+    judge, least = SchemaJudge({kind: schema_of(kind)}), payloads[kind]
+    assert judge.accepts(kind, least)
+    assert not judge.accepts(kind, {**least, "authority": True})
+    for member in least:
+        without = {name: value for name, value in least.items() if name != member}
+        for payload in (without, {**least, member: None}):
+            read = not isinstance(read_command_payload(command(kind, payload)), Rejection)
+            assert judge.accepts(kind, payload) is read, (member, payload)
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "valid"),
+    [
+        ("message.posted", {"message": samples.documents["message"]}, True),
+        ("message.posted", {"message": samples.documents["message"], "note": ""}, False),
+        ("membership.changed", {"membership": samples.documents["membership"]}, True),
+        ("membership.changed", {}, False),
+        *(
+            (
+                "work.authorized",
+                {
+                    "workItem": samples.documents["work-item"],
+                    "conversation": samples.documents["conversation"],
+                    **proposal,
+                },
+                valid,
+            )
+            for proposal, valid in (
+                ({"proposalId": None}, True),
+                ({"proposalId": "a:b"}, True),
+                ({"proposalId": 1}, False),
+                ({}, False),
+            )
+        ),
+    ],
+)
+def test_tru_1_event_payload_schemas_judge_as_the_structs_do(kind: str, payload: dict[str, Any], valid: bool) -> None:
+    """TRU-1: of Events; null is allowed only where the Struct names it."""
+    assert SchemaJudge({kind: schema_of(kind)}).accepts(kind, payload) is valid
+    try:
+        read = bool(read_struct(payload, event_payloads[kind]))
+    except msgspec.ValidationError:
+        read = False
+    assert read is valid
+
+
+def test_tru_1_the_shipped_command_is_what_the_schema_says() -> None:
+    """TRU-1, OPS-2: the sample that README sends has a payload of its kind and lacks only what `send` adds."""
+    sample = json.loads((Path(__file__).parents[2] / "ops" / "demo" / "samples" / "register-key.json").read_text())
+    assert SchemaJudge({"payload": schema_of(sample["kind"])}).accepts("payload", sample["payload"])
+    added = {name: samples.documents["command"][name] for name in _added_by_send}
+    judge = SchemaJudge({"command": json_schema("command")})
+    assert judge.accepts("command", {**sample, **added, "actor": samples.service})
+
+
+_added_by_send: Final = ("protocolVersion", "actionId", "correlationId", "issuedAt", "signature")
+
+
+@pytest.mark.parametrize("kind", ["work-item", "mission.create", "message.posted"])
+def test_ops_2_schema_prints_one_object(kind: str) -> None:
     """OPS-2: the schema alone on stdout, with and without --json."""
     for extra in ([], ["--json"]):
-        ended = CliRunner().invoke(app, ["schema", "work-item", *extra])
+        ended = CliRunner().invoke(app, ["schema", kind, *extra])
         assert ended.exit_code == 0
-        assert json.loads(ended.stdout) == json_schema("work-item")
+        assert json.loads(ended.stdout) == schema_of(kind)
 
 
 def test_ops_2_schema_lists_the_kinds() -> None:
-    """OPS-2: without a kind, or when asked."""
+    """OPS-2: without a kind, or when asked: documents, Commands, Events."""
+    listed = {"documents": list(kinds), "commandKinds": list(command_payloads), "eventKinds": list(event_payloads)}
     for arguments in (["schema"], ["schema", "--list"]):
-        assert CliRunner().invoke(app, arguments).stdout.split() == list(kinds)
-    assert json.loads(CliRunner().invoke(app, ["schema", "--json"]).stdout) == {"kinds": list(kinds)}
+        shown = CliRunner().invoke(app, arguments).stdout.splitlines()
+        assert [each.strip() for each in shown if each.startswith("  ")] == list(chain(*listed.values()))
+        assert [each for each in shown if not each.startswith("  ")] == [
+            "Documents:",
+            "Payloads of Commands:",
+            "Payloads of Events:",
+        ]
+    assert json.loads(CliRunner().invoke(app, ["schema", "--json"]).stdout) == listed
 
 
-@pytest.mark.parametrize(("kind", "words"), [("comand", "did you mean command"), ("zzz", "--list shows all")])
+def test_ops_2_a_kind_names_one_thing() -> None:
+    """OPS-2: no name of a document, Command or Event means two schemas."""
+    names = [name for group in groups.values() for name in group]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("comand", "did you mean command"),
+        ("mission.creat", "did you mean mission.create "),
+        ("Message.Posted", "did you mean message.posted "),
+        ("key_register", "did you mean ext.weavehold.registry.key_register"),
+        ("zzz", "--list shows all"),
+        ("", "--list shows all"),
+    ],
+)
 def test_ops_2_a_wrong_kind_is_a_usage_error(kind: str, words: str) -> None:
     """OPS-2: the message proposes near ones; a UsageFault ends with 2."""
     ended = CliRunner().invoke(app, ["schema", kind])
