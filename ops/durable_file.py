@@ -10,6 +10,10 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
+
+private_mode: Final = 0o600
+"""Of a file for its owner alone."""
 
 
 def replace_durably(path: Path, content: bytes, *, mode: int) -> None:
@@ -28,6 +32,11 @@ def create_durably(path: Path, content: bytes, *, mode: int) -> bool:
             return False
     sync_directory(path.parent)
     return True
+
+
+def make_private_directory(path: Path) -> None:
+    """Make a directory for its owner alone, with its parents. Raises OSError."""
+    path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
 
 def remove_drafts(path: Path) -> None:

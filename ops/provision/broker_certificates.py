@@ -13,7 +13,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
 from ops.command_fault import CommandFault
-from ops.provision.write_private import make_directory, write_private
+from ops.durable_file import make_private_directory, private_mode, replace_durably
 
 certificate_days: Final = 825
 """Days for which the certificates are valid: the most that clients of all kinds accept."""
@@ -34,7 +34,7 @@ def own_certificates(directory: Path, hosts: Sequence[str]) -> Certificates:
 
     The authority's own key is kept, so that clients which trust it go on to do so. Raises CommandFault, OSError.
     """
-    make_directory(directory)
+    make_private_directory(directory)
     found = Certificates(
         authority=directory / "ca.pem", server=directory / "server.pem", server_key=directory / "server-key.pem"
     )
@@ -66,8 +66,10 @@ def _make_authority(file: Path, key_file: Path) -> None:
         .add_extension(usage, critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
-    write_private(key_file, _pem(key))
-    write_private(file, builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    replace_durably(key_file, _pem(key), mode=private_mode)
+    replace_durably(
+        file, builder.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), mode=private_mode
+    )
 
 
 def _make_server(paths: Certificates, authority_key_file: Path, hosts: Sequence[str]) -> None:
@@ -89,8 +91,10 @@ def _make_server(paths: Certificates, authority_key_file: Path, hosts: Sequence[
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False)
     )
-    write_private(paths.server_key, _pem(key))
-    write_private(paths.server, builder.sign(issuer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM))
+    replace_durably(paths.server_key, _pem(key), mode=private_mode)
+    replace_durably(
+        paths.server, builder.sign(issuer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), mode=private_mode
+    )
 
 
 def _dated(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from contracts.identifiers import token
 from ops.command_fault import CommandFault, UsageFault
+from ops.durable_file import make_private_directory, private_mode, replace_durably
 from ops.provision.broker_permissions import (
     Permissions,
     agent_permissions,
@@ -26,7 +27,6 @@ from ops.provision.broker_permissions import (
     projector_permissions,
     relay_permissions,
 )
-from ops.provision.write_private import make_directory, write_private
 from services.process.broker import public_nkey
 from services.process.settings import SettingsFault
 
@@ -109,7 +109,7 @@ def settle_account(
 ) -> Account:
     """Make the users that are missing; whoever is there keeps its key. Raises CommandFault, UsageFault, OSError."""
     folder = account_directory(directory, organization_id)
-    make_directory(folder)
+    make_private_directory(folder)
     file = folder / users_file_name
     known = {(user.part, user.principal): user for user in _load(file).users} if file.exists() else {}
     wanted = [(part, "") for part in (Part.AUTHORITY, Part.RELAY, Part.PROJECTOR, Part.OPERATOR)]
@@ -121,7 +121,7 @@ def settle_account(
     users = tuple(sorted(known.values(), key=lambda user: (list(Part).index(user.part), user.name)))
     account = Account(organization_id=organization_id, shard_count=shard_count, users=users)
     # Seeds first: a user in the list always has or had its seed.
-    write_private(file, msgspec.json.format(msgspec.json.encode(account), indent=1) + b"\n")
+    replace_durably(file, msgspec.json.format(msgspec.json.encode(account), indent=1) + b"\n", mode=private_mode)
     return account
 
 
@@ -138,7 +138,9 @@ def _new_user(folder: Path, part: Part, principal: str, taken: set[str]) -> User
         name = f"{part.value}-{token(principal)}"
     path = folder / f"{name}.nk"
     if not path.exists():
-        write_private(path, bytes(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)) + b"\n")
+        replace_durably(
+            path, bytes(nkeys.encode_seed(os.urandom(32), nkeys.PREFIX_BYTE_USER)) + b"\n", mode=private_mode
+        )
     try:
         return User(name=name, part=part, principal=principal, public_nkey=public_nkey(path))
     except SettingsFault as fault:

@@ -13,9 +13,9 @@ from msgspec import Struct
 from psycopg import AsyncConnection
 
 from ops.command_fault import CommandFault, UsageFault
+from ops.durable_file import make_private_directory, private_mode, replace_durably
 from ops.provision.broker_certificates import Certificates, own_certificates
 from ops.provision.broker_users import Account, load_accounts, seed_file, settle_account
-from ops.provision.write_private import make_directory, write_private
 from services.process.statements import load
 
 configuration_name: Final = "nats-server.conf"
@@ -93,13 +93,13 @@ def provision_broker(
     """Write the folder. Raises CommandFault, UsageFault, and OSError for what cannot be written."""
     if not place.hosts:
         raise UsageFault("name at least one --host that clients reach the server by")
-    make_directory(directory)
+    make_private_directory(directory)
     shown = certificates or own_certificates(directory / "tls", place.hosts)
     account = settle_account(directory, organization_id, shard_count, agents=agents, clients=clients)
     configuration = _configuration(load_accounts(directory), place, shown)
     path = directory / configuration_name
     # The server reads JSON as a subset of its own language, so quoting is JSON's.
-    write_private(path, (json.dumps(configuration, indent=1, ensure_ascii=False) + "\n").encode())
+    replace_durably(path, (json.dumps(configuration, indent=1, ensure_ascii=False) + "\n").encode(), mode=private_mode)
     return Provisioned(
         organization_id=organization_id,
         account=account.name,
