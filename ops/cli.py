@@ -78,7 +78,8 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Weavehold keeps what a fleet of AI agents has agreed.\n\nEvery command has --help with examples and --json.",
+    help="Weavehold keeps what a fleet of AI agents has agreed.\n\nEvery command has --help with examples, and --json "
+    "except the services (authority, relay, worker, projector), which log JSON lines.",
 )
 
 

@@ -86,6 +86,11 @@ class StackDirectory:
                 "Make room on the disk and the directory writable, or choose another with --directory",
             ) from error
 
+    @property
+    def was_prepared(self) -> bool:
+        """Whether a stack lies here, running or not."""
+        return self.run.is_dir()
+
     def broker_address(self, port: int | None = None) -> tuple[int, str]:
         """Port and token of the broker, picked once and kept, so that a restart has the same address."""
         path = self.run / "broker.json"

@@ -5,12 +5,14 @@ import os
 import subprocess
 import sys
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 
 import psycopg
 import pytest
 
 from ops.cli import commands
+from ops.embedded.directory import StackDirectory
 
 unset = {name: "" for name in os.environ if name.startswith("WEAVEHOLD_")}
 
@@ -114,6 +116,34 @@ def test_a_service_without_settings_is_2(tmp_path: Path) -> None:
     ended = weavehold("relay", cwd=tmp_path)
     assert ended.returncode == 2
     assert "WEAVEHOLD_ORGANIZATION is not set" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [["keys", "show"], ["verify"], ["group", "show", "urn:x"], ["cursor", "show"], ["keys", "audit"]]
+)
+def test_a_stopped_stack_is_told_first(tmp_path: Path, arguments: list[str]) -> None:
+    """OPS-2: where a stack lies and does not run, that is what is said; a variable of one's own counts for more."""
+    directory = StackDirectory.at(tmp_path / "a stack")
+    directory.prepare()
+    ended = weavehold(*arguments, "--directory", str(directory.path), cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert f"the stack in {directory.path} is not running. Start it with `weavehold up --directory '" in ended.stderr
+    directory.write_variables({"WEAVEHOLD_ORGANIZATION": "no URI"})
+    assert "WEAVEHOLD_ORGANIZATION is 'no URI'" in weavehold("keys", "show", "--directory", str(directory.path)).stderr
+
+
+def test_what_the_help_says_of_json_is_so() -> None:
+    """OPS-2: every command takes --json, except the services, which the help names."""
+    services = {"authority", "relay", "worker", "projector"}
+    assert "--json except the services (authority, relay, worker, projector)" in " ".join(
+        weavehold("--help").stdout.split()
+    )
+    for name in commands:
+        module = import_module(f"ops.commands.{name.replace('-', '_')}")
+        app = getattr(module, "app", None)
+        described = [module.command] if app is None else [each.callback for each in app.registered_commands]
+        for command in described:
+            assert ("as_json" in signature(command).parameters) is (name not in services), name
 
 
 def test_migrate_and_init_prepare_a_given_database(empty_database_url: str, tmp_path: Path) -> None:
