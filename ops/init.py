@@ -80,6 +80,8 @@ class Organization:
     keys_directory: Path
     created: tuple[str, ...] = field(default=())
     """What this run made, in words; empty when everything was there."""
+    advice: tuple[str, ...] = field(default=())
+    """What is to be done now elsewhere, in words."""
 
 
 def organization_id(name: str) -> str:
@@ -166,14 +168,15 @@ async def initialize(
     async with connection.transaction():
         await connection.execute(sql.lock_initialization)
         shards = await _ensure_organization(connection, identifier, name, shard_count, created)
+        was_there = f"Organization {identifier} with {shards} shards" not in created
         [(now,)] = await (await connection.execute(sql.read_clock)).fetchall()
-        for key in keys:
-            await _ensure_key(connection, identifier, key, now, created)
+        new = [key for key in keys if await _ensure_key(connection, identifier, key, now, created)]
         row = await (await connection.execute(sql.current_incarnation, {"organization_id": identifier})).fetchone()
         anchor = await _anchor(connection, identifier, keys.authority)
     if row is None:
         raise InitializationFault(f"the Organization {identifier} has no incarnation. Restore the database")
-    await _in_turn(keys_directory, lambda: _ensure_anchors(keys_directory / anchors_file_name, anchor, created))
+    path = keys_directory / anchors_file_name
+    pinned = await _in_turn(keys_directory, lambda: _ensure_anchors(path, anchor, created))
     return Organization(
         organization_id=identifier,
         name=name,
@@ -182,7 +185,16 @@ async def initialize(
         keys=keys,
         keys_directory=keys_directory,
         created=tuple(created),
+        advice=_advice(path, pinned=pinned == anchor) if was_there and keys.authority in new else (),
     )
+
+
+def _advice(path: Path, *, pinned: bool) -> tuple[str, ...]:
+    """What those who read Events need after another key of the authority came into a history that was there."""
+    hand_on = f"hand the new {path} to every Projector and Worker and restart them: they do not know this key yet"
+    if pinned:
+        return (f"the authority has another key: {hand_on}",)
+    return (f"{path} still pins the key before: move it away and run `weavehold init` again, then {hand_on}",)
 
 
 async def _ensure_organization(
@@ -210,8 +222,8 @@ async def _ensure_organization(
 
 async def _ensure_key(
     connection: Connection, identifier: str, key: SigningKey, now: datetime, created: list[str]
-) -> None:
-    """Register the key, valid from a little before now; one that is registered must be the same."""
+) -> bool:
+    """Register the key, valid from a little before now; False when it is registered, which must be the same."""
     sql = load(__package__)
     facts = {
         "organization_id": identifier,
@@ -224,10 +236,11 @@ async def _ensure_key(
     made = await connection.execute(sql.register_key, facts)
     if made.rowcount == 1:
         created.append(f"registered key {key.key_id} of {key.principal.id}")
-        return
+        return True
     row = await (await connection.execute(sql.find_key, facts)).fetchone()
     if row is None or (row[0], row[1], bytes(row[2])) != (key.principal.type.value, key.principal.id, key.public_key):
         raise InitializationFault(f"the key {key.key_id} is registered for another Principal or with other bytes")
+    return False
 
 
 async def _anchor(connection: Connection, identifier: str, key: SigningKey) -> RegistryEvidence:
@@ -245,8 +258,8 @@ async def _anchor(connection: Connection, identifier: str, key: SigningKey) -> R
     return RegistryEvidence(organization_id=identifier, bindings=(binding,))
 
 
-def _ensure_anchors(path: Path, anchor: RegistryEvidence, created: list[str]) -> None:
-    """Pin the authority's key for those who read its Events; what is pinned already stays. Done in turn only."""
+def _ensure_anchors(path: Path, anchor: RegistryEvidence, created: list[str]) -> RegistryEvidence:
+    """What is pinned for those who read Events: the authority's key, unless one is already. Done in turn only."""
     remove_drafts(path)
     try:
         pinned = load_anchors(path)
@@ -254,6 +267,8 @@ def _ensure_anchors(path: Path, anchor: RegistryEvidence, created: list[str]) ->
         pinned = TrustAnchors(anchors=())
     except AnchorsFault as fault:
         raise InitializationFault(f"the trust anchors {fault}. Restore the file or move it away") from fault
-    if pinned.of(anchor.organization_id) is None:
+    found = pinned.of(anchor.organization_id)
+    if found is None:
         replace_durably(path, TrustAnchors(anchors=(*pinned.anchors, anchor)).file(), mode=0o644)
         created.append(f"trust anchors of {anchor.organization_id} in {path}")
+    return found or anchor

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from ops.cells import line
 from ops.embedded.directory import StackDirectory, default_directory
 from ops.embedded.environment import DirectoryOption, database_to_prepare
 from ops.init import Organization, initialize, shard_count_default
@@ -33,6 +34,7 @@ def _described(organization: Organization) -> dict[str, Any]:
         "keysDirectory": str(organization.keys_directory),
         "keys": [{"keyId": key.key_id, "principal": key.principal.id} for key in organization.keys],
         "created": list(organization.created),
+        "advice": list(organization.advice),
     }
 
 
@@ -66,5 +68,7 @@ def command(
             f"{organization.organization_id}: {organization.shard_count} shards, incarnation "
             f"{organization.incarnation}, keys in {organization.keys_directory}"
         )
+        for advised in organization.advice:
+            console.print(line(advised))
 
     print_result(_described(organization), as_json=as_json, people=people)

@@ -68,6 +68,21 @@ async def test_init_makes_everything_once(connection: Connection, tmp_path: Path
     assert await counts(connection) == {"organization": 1, "shard": 4, "incarnation": 1, "signing_key": 4}
 
 
+async def test_another_key_of_the_authority_is_to_be_handed_on(connection: Connection, tmp_path: Path) -> None:
+    """RULE-29: who has to be told is said when the key is made, and also that old anchors are in the way of it."""
+    first = await initialize(connection, name="acme", keys_directory=tmp_path)
+    assert first.advice == ()
+    anchors, authority = tmp_path / "anchors.json", key_file(tmp_path, "authority")
+    authority.unlink()
+    [kept] = (await initialize(connection, name="acme", keys_directory=tmp_path)).advice
+    assert f"{anchors} still pins the key before: move it away" in kept
+    authority.unlink()
+    anchors.unlink()
+    [told] = (await initialize(connection, name="acme", keys_directory=tmp_path)).advice
+    assert f"hand the new {anchors} to every Projector and Worker and restart them" in told
+    assert (await initialize(connection, name="acme", keys_directory=tmp_path)).advice == ()
+
+
 async def read_registered(connection: Connection, made: Organization) -> RegistryEvidence:
     """The registry's evidence of the authority's key alone."""
     evidence = await read_evidence(connection, made.organization_id)
