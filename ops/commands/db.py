@@ -1,6 +1,7 @@
 """`weavehold db roles|create-login`."""
 
 import sys
+from shutil import which
 from typing import Annotated
 
 import msgspec
@@ -11,6 +12,7 @@ from rich.table import Table
 from ops.cells import line
 from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption, database_to_prepare
+from ops.embedded.postgres_server import installed_binaries
 from ops.output import JsonOption, print_result
 from ops.provision.database_login import Role, create_login, create_login_sql, parameters_of
 
@@ -69,7 +71,13 @@ def create(
     with database_to_prepare(directory) as url:
         login = create_login(url, name, role)
     what = "made" if login.created else "brought up to date"
-    print_result(login, as_json=as_json, people=lambda console: console.print(line(f"{login.name} ({role}): {what}")))
+
+    def people(console: Console) -> None:
+        console.print(line(f"{login.name} ({role}): {what}"))
+        if which("psql") is None and (installed := installed_binaries()) is not None:
+            console.print(line(f"no psql is on the PATH; one is installed here: {installed / 'psql'}"))
+
+    print_result(login, as_json=as_json, people=people)
 
 
 def _print_sql(name: str, role: Role, *, as_json: bool) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from shutil import which
 from typing import Annotated, Final
 
 import typer
@@ -10,6 +11,7 @@ from rich.table import Table
 
 from ops.cells import cell, line
 from ops.command_fault import UsageFault
+from ops.embedded.broker_server import installed_server
 from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption, stack_variables
 from ops.init import shard_count_max
@@ -133,5 +135,7 @@ def _show(console: Console, done: Provisioned) -> None:
         table.add_row(*(cell(value) for value in (user.name, principal, user.public_nkey, user.seed_file)))
     console.print(table)
     console.print(line(f"run      nats-server -c {done.configuration}"))
+    if which("nats-server") is None and (installed := installed_server()) is not None:
+        console.print(line(f"         no nats-server is on the PATH; one is installed here: {installed}"))
     console.print(line(f"clients  WEAVEHOLD_NATS_URL={done.url} WEAVEHOLD_NATS_CA_FILE={done.ca_file}"))
     console.print("         WEAVEHOLD_NATS_NKEY_SEED_FILE=<the user's seed file>")

