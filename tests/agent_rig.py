@@ -302,6 +302,14 @@ class PlantedMission:
             assert time.monotonic() < ends, f"{work_item_id} is {found}, not {states}: {self.kinds()}"
             await asyncio.sleep(0.1)
 
+    async def until_recorded(self, kind: str, seconds: float = 60.0) -> None:
+        """Wait until an Event of this kind is in the history: a state may be too short to be seen."""
+        ends = time.monotonic() + seconds
+        while kind not in self.kinds():
+            assert time.monotonic() < ends, f"no {kind}: {self.kinds()}"
+            await asyncio.sleep(0.1)
+            await self.view.refresh()
+
     def kinds(self) -> list[str]:
         """The kinds of all Events so far."""
         return [event.kind for event in self.view.events]

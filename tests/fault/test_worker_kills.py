@@ -77,8 +77,7 @@ async def test_an_outage_longer_than_the_lease(postgres_server, tmp_path):
         mission = await planted(stack, tmp_path, "outage", job="steps = 8, stepMillis = 1000, checkpointEvery = 2")
         async with stack.working("ada", WEAVEHOLD_WORKER_LEASE_SECONDS="4") as worker:
             work = await mission.offer(mission.file.work[0])
-            await mission.until(work, "active")
-            await mission.until(work, "queued")
+            await mission.until_recorded("work.checkpointed")
             await mission.until(work, "active")
             await asyncio.sleep(0.5)
             authority = stack.processes[0]
