@@ -39,6 +39,16 @@ LEFT JOIN LATERAL (
     LIMIT 1
 ) v ON true;
 
+-- When the Organization shard last accepted: keys are changed there, so no key is judged as of an earlier moment, even
+-- if the clock steps back.
+CREATE FUNCTION key_moment(organization text) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT e.accepted_at
+    FROM event_log e
+    WHERE e.organization_id = organization AND e.shard_id = 0
+    ORDER BY e.position DESC
+    LIMIT 1
+$$;
+
 -- Bindings, statements and first admissions are append-only (TRU-2, TRU-4).
 CREATE TRIGGER signing_key_is_immutable BEFORE UPDATE OR DELETE ON signing_key
     FOR EACH ROW EXECUTE FUNCTION refuse_change();
@@ -70,6 +80,7 @@ $$;
 DELETE FROM identifier WHERE entity_kind = 'key_registry';
 DROP TRIGGER admission_is_immutable ON admission;
 DROP TRIGGER signing_key_is_immutable ON signing_key;
+DROP FUNCTION key_moment(text);
 DROP VIEW registered_key;
 ALTER TABLE signing_key DROP COLUMN event_id, ADD COLUMN valid_until text, ADD COLUMN revoked_at text;
 UPDATE signing_key k SET valid_until = v.valid_until, revoked_at = v.revoked_at

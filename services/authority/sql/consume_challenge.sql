@@ -5,15 +5,8 @@ WITH consumed AS (
     RETURNING agent_id, key_id, client_nonce, server_nonce, challenge, expires_at
 )
 SELECT c.agent_id, c.key_id, c.client_nonce, c.server_nonce, c.challenge, c.expires_at, one.now,
-    greatest(one.now, changed.at),
+    greatest(one.now, key_moment(%(organization_id)s)),
     k.key_id, k.principal_type, k.principal_id, k.public_key, k.valid_from, k.valid_until, k.revoked_at
 FROM consumed c
 CROSS JOIN (SELECT weavehold_clock() AS now) AS one
-LEFT JOIN LATERAL (
-    SELECT e.accepted_at AS at
-    FROM event_log e
-    WHERE e.organization_id = %(organization_id)s AND e.shard_id = 0
-    ORDER BY e.position DESC
-    LIMIT 1
-) changed ON true
 LEFT JOIN registered_key k ON k.organization_id = %(organization_id)s AND k.key_id = c.key_id
