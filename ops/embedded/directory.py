@@ -15,6 +15,7 @@ from typing import Any, Final, Self
 
 import psutil
 
+from ops.durable_file import private_mode, replace_durably
 from ops.embedded.broker_server import free_port
 from ops.embedded.fault import EmbeddedFault
 from ops.embedded.processes import recognised
@@ -121,12 +122,7 @@ class StackDirectory:
 
 def write_private(path: Path, value: Mapping[str, Any]) -> None:
     """Write a JSON file with mode 0600, whole or not at all."""
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.new")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        json.dump(value, file, indent=1)
-        file.write("\n")
-    temporary.replace(path)
+    replace_durably(path, f"{json.dumps(value, indent=1)}\n".encode(), mode=private_mode)
 
 
 class DirectoryLock:
