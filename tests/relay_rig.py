@@ -254,6 +254,26 @@ async def relaying(
             await pool.close()
 
 
+@asynccontextmanager
+async def growing(shard: Shard) -> AsyncIterator[None]:
+    """Events committed all the time, in ones and in hundreds."""
+    stopping = asyncio.Event()
+
+    async def grow() -> None:
+        turn = 0
+        while not stopping.is_set():
+            turn += 1
+            await shard.append(400 if turn % 10 == 0 else 3, size=500, wake=shard.client.is_connected)
+            await asyncio.sleep(0.02)
+
+    task = asyncio.create_task(grow())
+    try:
+        yield
+    finally:
+        stopping.set()
+        await task
+
+
 class RelayProcess:
     """`weavehold relay` as a process of its own."""
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from ops.verify.verify_stream import verify_streams
 from projections.pull import ConsumerGone, PullBounds, PullConsumer
 from services.projector.shard_consumers import ShardConsumers
 from tests.broker_cluster import Cluster, Node, broker_cluster, nodes
-from tests.relay_rig import RelayProcess, Shard, eventually, open_shard, relay_process
+from tests.relay_rig import RelayProcess, Shard, eventually, growing, open_shard, relay_process
 
 replicated = {"WEAVEHOLD_STREAM_REPLICAS": str(nodes)}
 consumer = "board-1"
@@ -67,26 +66,6 @@ async def choose(cluster: Cluster, shard: Shard, victim: str) -> Node:
         return cluster.node(leader)
     meta = await cluster.meta_leader()
     return next(node for node in cluster.nodes if node.name != leader and node is not meta)
-
-
-@asynccontextmanager
-async def growing(shard: Shard) -> AsyncIterator[None]:
-    """Events committed all the time, in ones and in hundreds."""
-    stopping = asyncio.Event()
-
-    async def grow() -> None:
-        turn = 0
-        while not stopping.is_set():
-            turn += 1
-            await shard.append(400 if turn % 10 == 0 else 3, size=500, wake=shard.client.is_connected)
-            await asyncio.sleep(0.02)
-
-    task = asyncio.create_task(grow())
-    try:
-        yield
-    finally:
-        stopping.set()
-        await task
 
 
 async def grown(shard: Shard, count: int) -> None:

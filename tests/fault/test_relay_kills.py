@@ -4,7 +4,6 @@ import asyncio
 import json
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,33 +11,13 @@ import pytest
 from ops.embedded.broker_server import BrokerServer
 from ops.init import Organization
 from outbox_relay.relay_lease import lease_seconds
-from tests.relay_rig import RelayProcess, Shard, eventually, open_shard, relay_process
+from tests.relay_rig import RelayProcess, Shard, eventually, growing, open_shard, relay_process
 
 
 @pytest.fixture
 async def shard(database_url: str, nats_url: str, organization: Organization) -> AsyncIterator[Shard]:
     async with open_shard(database_url, nats_url, organization) as opened:
         yield opened
-
-
-@asynccontextmanager
-async def growing(shard: Shard) -> AsyncIterator[None]:
-    """Events committed all the time, in ones and in hundreds."""
-    stopping = asyncio.Event()
-
-    async def grow() -> None:
-        turn = 0
-        while not stopping.is_set():
-            turn += 1
-            await shard.append(400 if turn % 10 == 0 else 3, size=500, wake=shard.client.is_connected)
-            await asyncio.sleep(0.02)
-
-    task = asyncio.create_task(grow())
-    try:
-        yield
-    finally:
-        stopping.set()
-        await task
 
 
 async def grown(shard: Shard, count: int) -> None:
