@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Final
 
 from msgspec import Struct, ValidationError, to_builtins
 
-from contracts.chain import SigningHash
+from contracts.chain import SigningHash, hash_text
 from contracts.document_kinds import DocumentKind
 from contracts.documents.common import Actor
 from contracts.documents.first_admission_record import FirstAdmissionRecord
@@ -233,7 +233,7 @@ def _propose(document: Admissible, context: TrustedContext | None) -> ToAppend |
         "admissionRecordId": context.admission_record_id,
         "organizationId": document.organization_id,
         "documentKind": document.kind.value,
-        "signingHash": _hash_text(document),
+        "signingHash": hash_text(document.signing_hash),
         "keyId": document.key.key_id,
         "principal": to_builtins(document.key.principal),
         "trustedAcceptedAt": context.trusted_accepted_at,
@@ -270,7 +270,7 @@ def _differing_bindings(document: Admissible, record: FirstAdmissionRecord) -> l
     bindings = {
         "Organization": (record.organization_id, document.organization_id),
         "document kind": (record.document_kind, document.kind),
-        "signing hash": (record.signing_hash, _hash_text(document)),
+        "signing hash": (record.signing_hash, hash_text(document.signing_hash)),
         "key": (record.key_id, document.key.key_id),
         "Principal": (record.principal, document.key.principal),
     }
@@ -303,7 +303,3 @@ def _outside(key: RegisteredKey, accepted_at: str) -> Refused:
     ends = "".join(f", {name} {end}" for name, end in (("until", key.valid_until), ("revoked", key.revoked_at)) if end)
     detail = f"{accepted_at} is not in the interval of {key.key_id}: from {key.valid_from}{ends}"
     return Refused(Reason.TRUSTED_TIME_OUTSIDE_KEY_INTERVAL, detail)
-
-
-def _hash_text(document: Admissible) -> str:
-    return f"sha256:{document.signing_hash.hex()}"

@@ -21,6 +21,16 @@ decision_extension: Final = "urn:weavehold:extension:decision"
 """Name of the Event extension that records what a decision took from outside its Group."""
 
 
+def hash_text(digest: bytes) -> str:
+    """A 32-byte SHA-256 as documents spell it: `sha256:` and 64 lower-case hex digits."""
+    return f"sha256:{digest.hex()}"
+
+
+def hash_bytes(text: str) -> SigningHash:
+    """A signing hash from the text that documents spell it with."""
+    return SigningHash(bytes.fromhex(text.removeprefix("sha256:")))
+
+
 def chain_start(organization_id: str, group_id: str) -> ChainHash:
     """h_0 of one Group (`group_id` is "" for the Organization's own chain)."""
     return ChainHash(hashlib.sha256(_PREFIX + organization_id.encode() + b"\n" + group_id.encode()).digest())

@@ -5,6 +5,7 @@ Session Epoch cannot be passed where an Ownership Epoch is meant.
 """
 
 import hashlib
+import re
 from typing import Annotated, Final, NewType
 
 from msgspec import Meta
@@ -37,7 +38,11 @@ uri_pattern: Final = (
 )
 """RFC 3986 `URI`, anchored without the trailing-line-feed trap of `$`; no part gives back what it took (linear)."""
 
-Identifier = Annotated[str, Meta(pattern=uri_pattern, max_length=512)]
+identifier_characters_max: Final = 512
+
+_uri: Final = re.compile(uri_pattern)
+
+Identifier = Annotated[str, Meta(pattern=uri_pattern, max_length=identifier_characters_max)]
 Uri = Annotated[str, Meta(pattern=uri_pattern)]
 Sha256 = Annotated[str, Meta(pattern=r"\Asha256:[0-9a-f]{64}\Z")]
 Base64Url = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]+\Z", min_length=2, max_length=4096)]
@@ -68,6 +73,11 @@ organization_shard: Final = ShardId(0)
 def registry_group(organization_id: str) -> str:
     """The Group whose history is the key registry's: it bears the Organization's own name, in its shard."""
     return organization_id
+
+
+def is_identifier(text: str) -> bool:
+    """Whether a text could be an `Identifier`."""
+    return len(text) <= identifier_characters_max and _uri.search(text) is not None
 
 
 def token(identifier: str) -> str:

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Final
 
+from contracts import service_principals
 from contracts.documents.common import Actor, ActorType
 from contracts.key_registry import KeyBinding, RegistryEvidence
 from contracts.signature import SigningKey, algorithm, base64url_text
@@ -60,9 +61,9 @@ class FirstKeys:
 
 
 first_principals: Final = {
-    "authority": Actor(type=ActorType.SERVICE, id="urn:weavehold:service:authority"),
-    "registry": Actor(type=ActorType.SERVICE, id="urn:weavehold:service:registry"),
-    "operator": Actor(type=ActorType.SERVICE, id="urn:weavehold:service:operator"),
+    "authority": service_principals.authority,
+    "registry": service_principals.registry,
+    "operator": service_principals.operator,
     "mission_owner": Actor(type=ActorType.HUMAN, id="urn:weavehold:human:mission-owner"),
 }
 """Who the first keys belong to."""

@@ -9,7 +9,7 @@ import rfc8785
 
 from contracts.bounds import command_bytes_max, event_bytes_max
 from contracts.canonical import canonical_bytes, parse_strict
-from contracts.documents.common import Actor, ActorType
+from contracts.service_principals import authority
 from contracts.signature import SigningKey
 from ops.bench.history import sign_history
 from ops.bench.interleave import interleave, pairs_counted, pairs_of_warming
@@ -45,5 +45,5 @@ def _commands(count: int) -> list[Any]:
 
 
 def _events(count: int) -> list[Any]:
-    key = SigningKey.generate(Actor(type=ActorType.SERVICE, id="urn:weavehold:service:authority"))
+    key = SigningKey.generate(authority)
     return [parse_strict(raw, event_bytes_max) for raw in sign_history("urn:weavehold:bench:group", count, key)]

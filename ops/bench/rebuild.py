@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from contracts.bounds import replay_page_bytes_max
 from contracts.cursor import Cursor
-from contracts.documents.common import Actor, ActorType
 from contracts.identifiers import GroupSequence
 from contracts.payloads.requests import GroupHead, GroupPage, ReplayedEvent
+from contracts.service_principals import authority
 from contracts.signature import SigningKey
 from contracts.verification import RegisteredKey
 from ops.bench.history import bench_organization, sign_history
@@ -127,7 +127,7 @@ async def measure() -> Measurement:
 
 async def compare(group_count: int, event_count: int) -> Measurement:
     """Compare on `group_count` histories of `event_count` Events each."""
-    key = SigningKey.generate(Actor(type=ActorType.SERVICE, id="urn:weavehold:service:authority"))
+    key = SigningKey.generate(authority)
     histories = [sign_history(f"urn:weavehold:bench:group:{number}", event_count, key) for number in range(group_count)]
     source, proof = PagedHistory(histories), SignatureProof(KnownKeys(OneKey(key)))
     consumer = MissionBoard()

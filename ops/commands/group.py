@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 
 from contracts.bounds import replay_page_events_max
-from contracts.documents.common import Actor, ActorType
 from contracts.event import Event
 from contracts.payloads.requests import GroupPage, GroupReplay, ReplayedEvent
 from contracts.rejection import Rejection
+from contracts.service_principals import operator
 from ops.cells import cell, line, time_left
 from ops.command_fault import CommandFault
 from ops.embedded.directory import default_directory
@@ -32,8 +32,6 @@ events_shown_max: Final = 10_000
 """Events that one call prints."""
 rows_shown_max: Final = 200
 """Rows of one table for people; --json has all."""
-operator: Final = Actor(type=ActorType.SERVICE, id="urn:weavehold:service:operator")
-"""As whom the log is read: whoever may reach the database is an operator."""
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="Look at one Group: its state, its Events."
@@ -107,6 +105,7 @@ async def _read_events(
         asked = GroupReplay(
             group_id=group_id, after=following or 0, limit_events=min(limit - len(found), replay_page_events_max)
         )
+        # Whoever may reach the database is an operator.
         page = await serve_group_replay(connection, organization_id, operator, asked)
         if isinstance(page, Rejection):
             raise CommandFault(f"{organization_id} has no Group {group_id}; check the ID")

@@ -8,6 +8,7 @@ from msgspec import Struct, ValidationError
 
 from contracts.bounds import event_bytes_max
 from contracts.canonical import canonical_bytes, parse_strict
+from contracts.chain import hash_text
 from contracts.document_kinds import DocumentKind
 from contracts.documents.common import Actor, Document
 from contracts.documents.reading import read
@@ -218,7 +219,7 @@ def _differences(fixtures: Fixtures, verified: Verified, expected: ExpectedVerif
         "keyId": (verified.key_id, expected.key_id),
         "principal": (verified.principal, expected.principal),
         "protectedTime": (verified.protected_time, expected.protected_time),
-        "signingHash": (f"sha256:{verified.signing_hash.hex()}", expected.signing_hash),
+        "signingHash": (hash_text(verified.signing_hash), expected.signing_hash),
         "signature": (verified.document["signature"]["value"], expected.signature),
         "signedDocumentHash": (sha256_text(canonical_bytes(verified.document)), expected.signed_document_hash),
     }

@@ -13,7 +13,7 @@ from psycopg import AsyncConnection
 
 from contracts.admission import Found, LookupMiss, Refused, admissible, judge_historical_replay
 from contracts.bounds import command_bytes_max
-from contracts.chain import SigningHash
+from contracts.chain import SigningHash, hash_bytes
 from contracts.command import Command
 from contracts.document_kinds import DocumentKind
 from contracts.documents.common import Actor
@@ -21,7 +21,7 @@ from contracts.documents.first_admission_record import FirstAdmissionRecord
 from contracts.key_registry import KeyRegistry
 from contracts.timestamps import instant
 from contracts.verification import VerificationFailure, Verified, verify_document, verify_parsed
-from services.authority.admission_book import admission_record, hash_bytes
+from services.authority.admission_book import admission_record
 from services.authority.batch_facts import sql
 from services.authority.decide import nested_documents
 from services.authority.read_evidence import read_evidence
@@ -56,7 +56,7 @@ class AdmissionReplay:
         asked = {"organization_id": self._registry.organization_id, "signing_hashes": BytesColumn(sorted(hashes))}
         cursor = await self._connection.execute(sql.read_admissions, asked, binary=True)
         records = [admission_record(self._registry.organization_id, row) for row in await cursor.fetchall()]
-        by_hash = {hash_bytes(record): record for record in records}
+        by_hash = {hash_bytes(record.signing_hash): record for record in records}
         return [
             next((p for each in found if (p := self._problem(each, command, by_hash))), None)
             for command, found in zip(commands, verified, strict=True)

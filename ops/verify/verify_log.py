@@ -12,11 +12,11 @@ from contracts.canonical import signing_bytes
 from contracts.chain import ChainHash, SigningHash, chain_next, chain_start
 from contracts.event import Event
 from contracts.identifiers import organization_shard
+from contracts.service_principals import authority
 from contracts.signature import base64url_bytes, verify_ed25519
 from contracts.timestamps import format_timestamp, instant
 from contracts.verification import RegisteredKey
 from ops.verify.finding import Finding, Report
-from services.authority.decision import authority
 from services.authority.key_book import registered_key
 from services.process.statements import load
 

@@ -9,6 +9,7 @@ from psycopg import AsyncConnection
 
 from contracts.bounds import command_bytes_max
 from contracts.canonical import parse_strict, signing_bytes
+from contracts.chain import hash_text
 from contracts.command import Command
 from contracts.event import Event
 from contracts.identifiers import organization_shard
@@ -79,10 +80,10 @@ def _problem(row: tuple[Any, ...]) -> str | None:
         event = None if first_event is None else msgspec.json.decode(first_event, type=Event)
     except (ValueError, msgspec.MsgspecError) as error:
         return f"{name} or its Command or Event cannot be read: {error}"
-    digest = f"sha256:{command_hash.hex()}"
+    digest = hash_text(command_hash)
     if (receipt.actor.id, receipt.action_id, receipt.command_hash) != (actor_id, action_id, digest):
         return f"{name} does not say what its row says"
-    if f"sha256:{hashlib.sha256(signing_bytes(command)).hexdigest()}" != digest:
+    if hash_text(hashlib.sha256(signing_bytes(command)).digest()) != digest:
         return f"{name} keeps Command bytes of another signing hash"
     if [recorded.event_id for recorded in receipt.events] != event_ids:
         return f"{name} names {len(receipt.events)} Events; the log has other ones at that place"

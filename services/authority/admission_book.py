@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from contracts.admission import Admissible, Found, Refused, judge_historical_replay
-from contracts.chain import SigningHash
+from contracts.chain import SigningHash, hash_bytes, hash_text
 from contracts.document_kinds import DocumentKind
 from contracts.documents.common import Actor, ActorType
 from contracts.documents.first_admission_record import FirstAdmissionRecord
@@ -33,7 +33,7 @@ class AdmissionBook:
         self._organization_id = organization_id
         self._accepted_by = accepted_by
         self._accepted_at = accepted_at
-        self._found = {hash_bytes(record): record for record in found}
+        self._found = {hash_bytes(record.signing_hash): record for record in found}
         self._new_id = new_id
 
     def holds(self, fact: SignedFact) -> bool:
@@ -63,17 +63,12 @@ class AdmissionBook:
             admission_record_id=self._new_id(),
             organization_id=self._organization_id,
             document_kind=DocumentKind(fact.kind),
-            signing_hash=f"sha256:{fact.signing_hash.hex()}",
+            signing_hash=hash_text(fact.signing_hash),
             key_id=fact.key_id,
             principal=fact.principal,
             trusted_accepted_at=self._accepted_at,
             accepted_by=self._accepted_by,
         )
-
-
-def hash_bytes(record: FirstAdmissionRecord) -> SigningHash:
-    """The signing hash of a record as 32 raw bytes."""
-    return SigningHash(bytes.fromhex(record.signing_hash.removeprefix("sha256:")))
 
 
 def admission_record(organization_id: str, row: Sequence[Any]) -> FirstAdmissionRecord:
@@ -84,7 +79,7 @@ def admission_record(organization_id: str, row: Sequence[Any]) -> FirstAdmission
         admission_record_id=record_id,
         organization_id=organization_id,
         document_kind=DocumentKind(kind),
-        signing_hash=f"sha256:{bytes(signing_hash).hex()}",
+        signing_hash=hash_text(bytes(signing_hash)),
         key_id=key_id,
         principal=Actor(type=ActorType(principal_type), id=principal_id),
         trusted_accepted_at=format_timestamp(accepted_at),

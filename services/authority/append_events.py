@@ -14,6 +14,7 @@ from contracts.chain import (
     SigningHash,
     chain_next,
     decision_extension,
+    hash_text,
     history_extension,
     history_extension_version,
 )
@@ -123,7 +124,7 @@ class EventAppender:
         if origin.consulted:
             document["extensions"][decision_extension] = _extension(origin.consulted)
         if origin.command_hash is not None:
-            document["commandHash"] = f"sha256:{origin.command_hash.hex()}"
+            document["commandHash"] = hash_text(origin.command_hash)
         if draft.conversation_id is not UNSET:
             document["conversationId"] = draft.conversation_id
         if draft.work_item_id is not UNSET:

@@ -21,17 +21,18 @@ from contracts.identifiers import SessionEpoch
 from contracts.payloads.registry import command_payloads, read_command_payload
 from contracts.payloads.work import WorkExecutionLeaseExpired, WorkExecutionLeaseRevoked
 from contracts.rejection import Rejection
+from contracts.service_principals import authority, registrars
 from services.authority.aggregates import work_places
 from services.authority.decide_approval import approval_rules
 from services.authority.decide_artifact import artifact_rules
-from services.authority.decide_keys import key_rules, registrars
+from services.authority.decide_keys import key_rules
 from services.authority.decide_membership import membership_rules
 from services.authority.decide_message import message_rules
 from services.authority.decide_mission import mission_rules
 from services.authority.decide_offer import offer_rules
 from services.authority.decide_organization import organization_rules
 from services.authority.decide_work import work_rules
-from services.authority.decision import AgentFacts, Decision, DecisionContext, EventDraft, authority
+from services.authority.decision import AgentFacts, Decision, DecisionContext, EventDraft
 from services.authority.gates import extensions_known, identifiers_free, is_past, revision_expected, transition_exists
 from services.authority.leases import closed
 from services.authority.rule import Case, Check, Rule
@@ -207,7 +208,7 @@ def changes_keys(command: Command) -> bool:
     Whoever does not keep the registry changes no key, and must not hold up anybody by asking.
     """
     rule = rules.get(command.kind)
-    return rule is not None and rule.changes_keys and command.actor.id in registrars
+    return rule is not None and rule.changes_keys and command.actor in registrars
 
 
 def keys_consulted(command: Command) -> tuple[tuple[str, bytes | None], ...]:

@@ -25,15 +25,13 @@ from contracts.payloads.keys import (
     KeyStanding,
 )
 from contracts.rejection import Code, Rejection
+from contracts.service_principals import registrars
 from contracts.signature import algorithm, base64url_bytes, base64url_text
 from contracts.timestamps import instant
 from contracts.verification import RegisteredKey
 from services.authority.decision import EventDraft
 from services.authority.key_book import KnownKey
 from services.authority.rule import Case, Rule
-
-registrars: Final = frozenset({"urn:weavehold:service:registry", "urn:weavehold:service:operator"})
-"""The services that keep the registry."""
 
 AnyEnd = KeyRetire | KeyRevoke
 
@@ -48,7 +46,7 @@ def _in_the_registry(case: Case[Any]) -> Rejection | None:
 def by_a_registrar(case: Case[Any]) -> Rejection | None:
     """Only the services that keep the registry bind and end keys, those of Agents included."""
     actor = case.command.actor
-    if actor.type is ActorType.SERVICE and actor.id in registrars:
+    if actor in registrars:
         return None
     return case.refuse(Code.AUTH_FORBIDDEN, f"{actor.id} does not keep the key registry")
 
@@ -84,7 +82,7 @@ def _not_in_use(case: Case[AnyEnd]) -> Rejection | None:
     if (signer_end := _end(case, case.command.signature.key_id)) is not None:
         # Two registrars could otherwise plan each other's end for one moment.
         ends_at = case.context.now_text if isinstance(case.payload, KeyRevoke) else case.payload.valid_until
-        if instant(signer_end) <= instant(ends_at) and _is_a_registrars(case):
+        if instant(signer_end) <= instant(ends_at) and _known_key(case).key.principal in registrars:
             message = f"key {case.command.signature.key_id} signed this Command and ends itself at {signer_end}"
             return case.refuse(Code.INVALID_STATE_TRANSITION, f"{message}; sign with a registrar's key that stays")
     if isinstance(case.payload, KeyRevoke) and key_id == case.context.signing_key_id:
@@ -98,10 +96,6 @@ def _end(case: Case[AnyEnd], key_id: str) -> str | None:
     known = case.context.keys.find(key_id)
     ends = () if known is None else (known.key.valid_until, known.key.revoked_at)
     return min((end for end in ends if end is not None), key=instant, default=None)
-
-
-def _is_a_registrars(case: Case[AnyEnd]) -> bool:
-    return _known_key(case).key.principal.id in registrars
 
 
 def _not_ended(case: Case[AnyEnd]) -> Rejection | None:

@@ -14,9 +14,10 @@ from contracts.event import agent_card_registered, session_opened
 from contracts.identifiers import SessionEpoch
 from contracts.payloads.organization import AgentCardRegister, AgentCardRegistered, SessionOpen, SessionOpened
 from contracts.rejection import Code, Rejection
+from contracts.service_principals import authority, registrars
 from contracts.signature import base64url_bytes
-from services.authority.decide_keys import by_a_registrar, registrars
-from services.authority.decision import EventDraft, authority
+from services.authority.decide_keys import by_a_registrar
+from services.authority.decision import EventDraft
 from services.authority.gates import card_missing
 from services.authority.rule import Case, Rule
 
@@ -79,7 +80,7 @@ def _card_signed_by_a_registrar(case: Case[AgentCardRegister]) -> Rejection | No
     """A card binds keys, whoever carries it here: its signer must keep the registry too."""
     signed_with = case.payload.card.signature.key_id
     known = case.context.keys.find(signed_with)
-    if known is not None and known.key.principal.type is ActorType.SERVICE and known.key.principal.id in registrars:
+    if known is not None and known.key.principal in registrars:
         return None
     message = f"the card is signed with {signed_with}, which is no key of a service that keeps the key registry"
     return case.refuse(Code.AUTH_FORBIDDEN, message)

@@ -3,19 +3,16 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Final
+from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
 from contracts.documents.agent_card import AgentCard
-from contracts.documents.common import Actor, ActorType
+from contracts.documents.common import Actor
 from contracts.event import Cause
 from contracts.rejection import Rejection
 from contracts.timestamps import Instant, format_timestamp, instant
 from services.authority.key_book import KeyBook
-
-authority: Final = Actor(type=ActorType.SERVICE, id="urn:weavehold:service:authority")
-"""Who acts in facts that no Command asked for."""
 
 
 class AgentFacts(Struct, frozen=True):

@@ -14,7 +14,7 @@ from msgspec import UNSET, Struct, field, to_builtins
 from msgspec import json as msgspec_json
 
 from contracts.canonical import canonical_bytes
-from contracts.chain import SigningHash, chain_start
+from contracts.chain import SigningHash, chain_start, hash_text
 from contracts.command import Command
 from contracts.documents.first_admission_record import FirstAdmissionRecord
 from contracts.group_state import Change, EntityKey, EventFacts, GroupState, evolve
@@ -264,7 +264,7 @@ class BatchJudge:
                 Receipt(
                     action_id=command.action_id,
                     actor=command.actor,
-                    command_hash=f"sha256:{admitted.fact.signing_hash.hex()}",
+                    command_hash=hash_text(admitted.fact.signing_hash),
                     group_id=command.group_id,
                     events=tuple(_recorded(event) for event in events),
                     aggregate_revision=events[0].aggregate_revision,

@@ -17,6 +17,7 @@ from contracts import subjects
 from contracts.bounds import freshness_future_seconds, freshness_past_seconds
 from contracts.identifiers import ShardId, organization_shard
 from contracts.rejection import Code
+from contracts.service_principals import authority
 from contracts.signature import SigningKey
 from services.authority.accept_transition import Committed
 from services.authority.admission_pool import AdmissionPool
@@ -25,7 +26,6 @@ from services.authority.announce_heads import HeadAnnouncer
 from services.authority.audit_failure import audit_failure, forget_old_failures
 from services.authority.audit_registry import RegistryAuditor
 from services.authority.batch_facts import sql
-from services.authority.decision import authority
 from services.authority.follow_signing_key import SigningKeyFollower
 from services.authority.freshness import Freshness
 from services.authority.ingress import Ingress, queue_group

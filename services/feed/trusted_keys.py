@@ -7,7 +7,6 @@ asked for again.
 
 import asyncio
 import random
-import re
 import time
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
@@ -18,7 +17,7 @@ from nats.aio.msg import Msg
 
 from contracts import subjects
 from contracts.documents.common import Actor
-from contracts.identifiers import uri_pattern
+from contracts.identifiers import is_identifier
 from contracts.key_registry import RegistryEvidence
 from contracts.payloads.requests import keys_asked_max
 from contracts.verification import RegisteredKey
@@ -41,7 +40,6 @@ rounds_max: Final = 100
 first_backoff_seconds: Final = 0.25
 backoff_seconds_max: Final = 10.0
 """Seconds without a question after one that failed: doubled from the first to the longest, with full jitter."""
-_identifier_characters_max: Final = 512
 
 _log = get_log(__name__)
 
@@ -96,7 +94,7 @@ class TrustedKeys:
         remembered = self._remembered.get(key_id)
         if remembered is not None and remembered.until > self._clock():
             return ResolvedKey(key_id, remembered.key)
-        return None if _is_identifier(key_id) else ResolvedKey(key_id, None)
+        return None if is_identifier(key_id) else ResolvedKey(key_id, None)
 
     def forget(self) -> None:
         """The registry changed: nothing that is remembered counts any more. What is trusted stays trusted."""
@@ -155,7 +153,3 @@ class TrustedKeys:
             remembered.pop(key_id, None)
             remembered[key_id] = _Remembered(key, now + (key_age_seconds_max if key else absence_seconds_max))
         self._remembered = dict(list(remembered.items())[-keys_remembered_max:])
-
-
-def _is_identifier(text: str) -> bool:
-    return len(text) <= _identifier_characters_max and re.search(uri_pattern, text) is not None

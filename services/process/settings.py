@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from contracts.identifiers import uri_pattern
+from contracts.identifiers import is_identifier
 
 log_levels: Final = ("debug", "info", "warning", "error")
 stop_grace_seconds_default: Final = 10.0
@@ -88,7 +88,7 @@ class Environment:
     def identifier(self, variable: str, *, remedy: str) -> str:
         """An identifier (absolute URI) of the contracts."""
         value = self.text(variable, remedy=remedy)
-        if not re.search(uri_pattern, value) or len(value) > 512:
+        if not is_identifier(value):
             raise SettingsFault(
                 variable, f"is {value!r}", "Use an absolute URI such as urn:weavehold:organization:acme"
             )

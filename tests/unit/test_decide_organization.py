@@ -7,9 +7,9 @@ from contracts.document_kinds import DocumentKind
 from contracts.documents.common import Actor, ActorType
 from contracts.event import agent_card_registered, session_opened
 from contracts.rejection import Code
+from contracts.service_principals import authority
 from contracts.verification import RegisteredKey
 from services.authority.decide import agents_consulted, identifiers_claimed, nested_documents
-from services.authority.decision import authority
 from services.authority.key_book import KnownKey
 from tests.builders import principal, signing_key
 from tests.mission_documents import (

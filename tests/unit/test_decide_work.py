@@ -12,8 +12,9 @@ from contracts.documents.work_item import WorkItemState
 from contracts.event import CauseType, late_result_recorded, lease_expired, lease_revoked
 from contracts.payloads.work import LateResultRecorded, WorkExecutionLeaseExpired, WorkExecutionLeaseRevoked
 from contracts.rejection import Code
+from contracts.service_principals import authority
 from services.authority.decide import overdue
-from services.authority.decision import LateResult, authority
+from services.authority.decision import LateResult
 from tests.builders import identifier, later
 from tests.mission_documents import (
     Document,
