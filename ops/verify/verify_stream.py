@@ -1,11 +1,14 @@
 """The delivery log at the broker against the log in PostgreSQL, position by position (OBX-1)."""
 
+import asyncio
+import time
 from typing import Any, Final
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import TimeoutError as BrokerTimeoutError
-from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy, StreamState
+from nats.js.client import JetStreamContext
 from nats.js.errors import NotFoundError
 from psycopg import AsyncConnection
 
@@ -19,6 +22,9 @@ messages_in_fetch_max: Final = 500
 """Messages asked of the broker at once."""
 fetch_seconds_max: Final = 5.0
 """Seconds to wait for one fetch."""
+rest_seconds_max: Final = 3.0
+"""Seconds for which a stream that ends before the log is looked at again, in case its leader is catching up."""
+look_seconds: Final = 0.25
 reader_idle_seconds: Final = 60.0
 """Seconds after which the broker forgets the reader that verification made."""
 
@@ -50,7 +56,7 @@ async def _verify_stream(
     name = subjects.stream_name(organization_id, shard_id, incarnation)
     stream = broker.jetstream()
     try:
-        state = (await stream.stream_info(name)).state
+        state = await _state_at_rest(stream, name, head)
     except NotFoundError:
         if head:
             message = f"shard {shard_id} has {head} Events but no stream {name}; start a relay"
@@ -90,6 +96,19 @@ async def _verify_stream(
             position = last + 1
     finally:
         await reader.unsubscribe()
+
+
+async def _state_at_rest(stream: JetStreamContext, name: str, head: int) -> StreamState:
+    """The stream's state, looked at again for a while if it ends early.
+
+    A replica that has just begun to lead tells how far it has come itself, though the others have more.
+    """
+    ends = time.monotonic() + rest_seconds_max
+    while True:
+        state = (await stream.stream_info(name)).state
+        if state.last_seq >= head or time.monotonic() >= ends:
+            return state
+        await asyncio.sleep(look_seconds)
 
 
 def _difference(message: Msg | None, subject: str, raw: bytes) -> str | None:

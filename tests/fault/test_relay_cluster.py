@@ -106,6 +106,12 @@ async def assert_level(shard: Shard, relay: RelayProcess) -> None:
         return [float(line.split()[-1]) for line in lines if line.startswith("weavehold_relay_lag_seconds")] == [0.0]
 
     await eventually(no_lag, 10, "no lag")
+
+    async def caught_up() -> bool:
+        return all(replica["current"] for replica in (await stream_cluster(shard))["replicas"])
+
+    # At rest: whichever node leads next has all of it.
+    await eventually(caught_up, 60, "every replica to be current")
     report = Report()
     await verify_streams(shard.connection, shard.client, shard.organization.organization_id, report)
     assert report.ok, report.findings
