@@ -89,8 +89,8 @@ async def test_the_board_shows_every_mission_of_every_shard(planted, either_boar
             assert described["config"]["ack_policy"] == "all"
             assert not {"filter_subject", "filter_subjects", "deliver_subject"} & described["config"].keys()
         applied = sum(cursor.sequence for cursor in board.cursors().values())
+        # How many duplicates came is no promise: a Group that delivery was slow with has been asked for meanwhile.
         assert await board.metric("events_applied") == applied
-        assert await board.metric("duplicates_dropped") == 0
     code, table = await asyncio.to_thread(shown, board)
     assert code == 0
     assert all(mission.group_id in table for mission in planted.missions)
@@ -121,13 +121,14 @@ async def test_killed_at_named_points(planted, either_board):
     await life(board, "committed")
     applied = sum(cursor.sequence for cursor in board.cursors().values())
     assert applied > 0
-    assert sum(board.positions()) == applied
+    positions = board.positions()
+    assert sum(positions) == applied
     async with board.projecting():
         await until(board.ready)
         await board.settled()
-        # The consumers begin after the positions that the file has: nothing waits, and nothing comes twice.
-        assert await board.metric("duplicates_dropped") == 0
-        assert await board.metric("gaps_filled") == 0
+        # The consumers begin after the positions that the file has: delivery repeats nothing of them.
+        for shard, position in zip(shards, positions, strict=True):
+            assert (await planted.consumer(shard))["config"]["opt_start_seq"] == position + 1
         assert await board.metric("events_applied") + applied == board.applied()
 
 
@@ -268,8 +269,8 @@ async def test_the_projection_s_database_dies(planted, private_postgres, tmp_pat
         await asyncio.to_thread(private_postgres.server.start)
         await board.settled()
         await until(board.ready)
+        # What was committed or asked for meanwhile may be delivered again; it is never applied again.
         assert await board.metric("events_applied") == board.applied()
-        assert await board.metric("duplicates_dropped") == 0
 
 
 async def test_a_stranger_wrote_its_projection(planted, projections_url, tmp_path):
