@@ -34,6 +34,7 @@ commands: Final = {
     "group": "Look at one Group: its state, its Events",
     "board": "Show every Mission as it was projected",
     "cursor": "Show how far everyone is in every Group",
+    "consumer": "List, verify and rebuild projections",
     "db": "See what each process may do in the database, make logins",
     "nats": "Provision the broker: accounts, keys, permissions, TLS",
     "keys": "Register, rotate, revoke, look at and audit keys",

@@ -63,6 +63,11 @@ def enter_schema(connection: Connection, schema: str) -> None:
     connection.execute(_sql["set_session"], {"search_path": search_path})
 
 
+def find_schema(connection: Connection, schema: str) -> bool:
+    """Whether a database has a schema."""
+    return connection.execute(_sql["find_schema"], {"schema": schema}).fetchone() is not None
+
+
 def list_projections(connection: Connection) -> list[str]:
     """The schemas of a database that hold projections, whosever they are."""
     return [str(name) for (name,) in connection.execute(_sql["list_projections"], {})]
@@ -192,7 +197,7 @@ class PostgresStore:
     def _prepare(self, connection: Connection) -> None:
         """Discard what another version made; create what is missing."""
         identity = Identity(self.consumer, self.organization_id)
-        if connection.execute(_sql["find_schema"], {"schema": self.schema}).fetchone() is None:
+        if not find_schema(connection, self.schema):
             connection.execute(sql.SQL(_sql["create_schema"]).format(schema=sql.Identifier(self.schema)))
         present = [str(name) for (name,) in connection.execute(_sql["list_tables"], {})]
         for table in identity.outdated(self._found(connection), present):

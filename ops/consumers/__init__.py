@@ -1,0 +1,1 @@
+"""Projections as their operators handle them: listed, verified against the history, rebuilt beside the live version."""
