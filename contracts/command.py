@@ -54,6 +54,7 @@ core_command_kinds: Final = frozenset(
 agent_card_register: Final = "ext.missionweaveprotocol.registry.agent_card_register"
 session_open: Final = "ext.missionweaveprotocol.identity.session_open"
 lease_renew: Final = "ext.missionweaveprotocol.core.work_execution_lease_renew"
+history_resume: Final = "ext.weavehold.history.resume"
 key_register: Final = "ext.weavehold.registry.key_register"
 key_retire: Final = "ext.weavehold.registry.key_retire"
 key_revoke: Final = "ext.weavehold.registry.key_revoke"

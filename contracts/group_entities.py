@@ -124,6 +124,10 @@ class GroupState:
         """The latest Membership of a Principal, ended ones too."""
         return self._memberships.get(principal_id)
 
+    def memberships(self) -> tuple[Membership, ...]:
+        """All Memberships, ended ones too, in the order of their Principals' identifiers."""
+        return tuple(self._memberships[name] for name in sorted(self._memberships))
+
     def key(self, key_id: str) -> KeyRecord | None:
         """A key that the registry's history speaks of."""
         return self._keys.get(key_id)
@@ -131,6 +135,10 @@ class GroupState:
     def work_item(self, work_item_id: str) -> WorkItemRecord | None:
         """A WorkItem of this Group."""
         return self._work_items.get(work_item_id)
+
+    def work_items(self) -> tuple[WorkItemRecord, ...]:
+        """All WorkItems in the order of their identifiers."""
+        return tuple(self._work_items[name] for name in sorted(self._work_items))
 
     def artifact(self, artifact_id: str) -> Artifact | None:
         """An Artifact of this Group."""

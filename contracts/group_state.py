@@ -22,6 +22,7 @@ from contracts.entities import (
     state_digest,
 )
 from contracts.fold import EventFacts, Fold, FoldFault, Impossible, facts_of
+from contracts.fold_history import history_folds
 from contracts.fold_keys import key_folds
 from contracts.fold_membership import membership_folds
 from contracts.fold_mission import mission_folds
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 _folds: Final[Mapping[str, Fold[Any]]] = MappingProxyType(
-    {**mission_folds, **membership_folds, **work_folds, **key_folds}
+    {**mission_folds, **membership_folds, **work_folds, **key_folds, **history_folds}
 )
 folded_kinds: Final = frozenset(_folds)
 """Event kinds that change entities here; all others fold to nothing (PRJ-5)."""

@@ -81,3 +81,10 @@ def keys_changed(organization_id: str) -> str:
 def stream_name(organization_id: str, shard_id: ShardId, incarnation: str) -> str:
     """`WH_o_s_i`: the stream of one shard in one incarnation (a token as well)."""
     return f"WH_{token(organization_id)}_{shard_id}_{incarnation}"
+
+
+def incarnation_of(stream: str) -> str | None:
+    """The incarnation that a stream's name carries; None for a stream that no relay made."""
+    prefix, _, rest = stream.partition("_")
+    parts = rest.split("_")
+    return parts[2] if prefix == "WH" and len(parts) == 3 else None

@@ -11,18 +11,22 @@ from typing import Final
 
 from contracts.documents.mission import MissionState
 from contracts.documents.work_item import WorkItemState
-from contracts.event import late_result_recorded, lease_expired, lease_revoked
+from contracts.event import history_resumed, late_result_recorded, lease_expired, lease_revoked
 
 MissionRow = Mapping[MissionState | None, MissionState]
 WorkItemRow = Mapping[WorkItemState | None, WorkItemState]
 
 
-def _mission_stays(states: Iterable[MissionState]) -> MissionRow:
-    return MappingProxyType({state: state for state in states})
+def _mission_stays(
+    states: Iterable[MissionState], but: Mapping[MissionState, MissionState] = MappingProxyType({})
+) -> MissionRow:
+    return MappingProxyType({state: but.get(state, state) for state in states})
 
 
-def _work_item_stays(states: Iterable[WorkItemState]) -> WorkItemRow:
-    return MappingProxyType({state: state for state in states})
+def _work_item_stays(
+    states: Iterable[WorkItemState], but: Mapping[WorkItemState, WorkItemState] = MappingProxyType({})
+) -> WorkItemRow:
+    return MappingProxyType({state: but.get(state, state) for state in states})
 
 
 _running: Final = (MissionState.ACTIVE,)
@@ -47,6 +51,7 @@ mission_transitions: Final[Mapping[str, MissionRow]] = MappingProxyType(
         "artifact.published": _mission_stays(_running),
         "work.submitted": _mission_stays(_running),
         "work.result.accepted": _mission_stays(_running),
+        history_resumed: _mission_stays(MissionState, {MissionState.AWAITING_APPROVAL: MissionState.ACTIVE}),
         lease_expired: _mission_stays(MissionState),
         lease_revoked: _mission_stays(MissionState),
         late_result_recorded: _mission_stays(MissionState),
@@ -81,6 +86,7 @@ work_item_transitions: Final[Mapping[str, WorkItemRow]] = MappingProxyType(
         "work.checkpointed": {WorkItemState.ACTIVE: WorkItemState.QUEUED},
         lease_expired: {WorkItemState.ACTIVE: WorkItemState.QUEUED},
         lease_revoked: {WorkItemState.ACTIVE: WorkItemState.QUEUED},
+        history_resumed: _work_item_stays(WorkItemState, {WorkItemState.ACTIVE: WorkItemState.QUEUED}),
         "artifact.published": _work_item_stays(_unfinished_work),
         "work.submitted": {WorkItemState.ACTIVE: WorkItemState.SUBMITTED},
         "work.result.accepted": {WorkItemState.SUBMITTED: WorkItemState.VERIFIED},

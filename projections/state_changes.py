@@ -7,11 +7,11 @@ from contracts.transitions import mission_transitions, work_item_transitions
 
 
 def _targets[S: Enum](table: Mapping[str, Mapping[S | None, S]]) -> dict[str, str]:
-    """Event kind → the state after it, for the kinds that change the state."""
+    """Event kind → the state after it, for the kinds that change the state and always to the same one."""
     targets: dict[str, str] = {}
     for kind, row in table.items():
-        after = {state.value for before, state in row.items() if before is not state}
-        if len(after) == 1:
+        after = {state.value for state in row.values()}
+        if len(after) == 1 and any(before is not state for before, state in row.items()):
             targets[kind] = str(after.pop())
     return targets
 

@@ -13,13 +13,14 @@ from contracts.command import Command
 from contracts.documents.common import Document
 from contracts.documents.reading import read
 from contracts.documents.work_contract import WorkContract
-from contracts.payloads import artifact, keys, membership, message, mission, organization, work
+from contracts.payloads import artifact, history, keys, membership, message, mission, organization, work
 from contracts.rejection import Code, Rejection, reject
 
 command_payloads: Final[Mapping[str, type[Document]]] = MappingProxyType(
     {
         commands.agent_card_register: organization.AgentCardRegister,
         commands.session_open: organization.SessionOpen,
+        commands.history_resume: history.HistoryResume,
         commands.key_register: keys.KeyRegister,
         commands.key_retire: keys.KeyRetire,
         commands.key_revoke: keys.KeyRevoke,
@@ -52,6 +53,7 @@ event_payloads: Final[Mapping[str, type[Document]]] = MappingProxyType(
     {
         events.agent_card_registered: organization.AgentCardRegistered,
         events.session_opened: organization.SessionOpened,
+        events.history_resumed: history.HistoryResumed,
         events.key_registered: keys.KeyRegistered,
         events.key_retired: keys.KeyRetired,
         events.key_revoked: keys.KeyRevoked,

@@ -15,9 +15,8 @@ from contracts.payloads.keys import KeyRegister, KeyRevoke
 from contracts.signature import SigningKey, algorithm, base64url_bytes, is_prime_order_point
 from contracts.timestamps import instant
 from ops.command_fault import CommandFault, UsageFault
-from ops.embedded.directory import StackDirectory, default_directory
-from ops.embedded.environment import DirectoryOption, stack_variables
-from ops.init import key_file
+from ops.embedded.directory import default_directory
+from ops.embedded.environment import DirectoryOption
 from ops.keys.audit_registry import audit_registry
 from ops.keys.read_failures import FailureReport, duration_seconds_max, read_failures, seconds_back
 from ops.keys.read_registry import RegistryReport, read_registry
@@ -40,9 +39,9 @@ from ops.keys.show_keys import (
 )
 from ops.keys.state_to_registry import Registrar, registrar_at
 from ops.keys.write_key import make_or_take_up_in_turn
+from ops.operator_key import operator_key, read_key
 from ops.output import JsonOption, print_result
 from ops.running_stack import broker_access, database_access
-from services.agent.keyring import KeyFault, load_key
 from services.process.database import Connection, Timeouts, connect
 from services.process.logs import configure_logs
 from services.process.settings import Environment, log_levels
@@ -92,7 +91,7 @@ def register(
         _require_time("--valid-until", valid_until)
     if (out is None) == (public_key is None) or (public_key is None) != (key_id is None):
         raise UsageFault("name either --out FILE, or both --public-key and --key-id")
-    signer = _signer(directory, key)
+    signer = operator_key(directory, key)
     if out is not None:
         binding = binding_of(make_or_take_up_in_turn(out, holder), valid_until)
     else:
@@ -127,7 +126,7 @@ def rotate(
     """
     _quiet()
     rotatable_key(file)
-    signer = _signer(directory, key)
+    signer = operator_key(directory, key)
     done = asyncio.run(
         _as_registrar(directory, signer, lambda registrar: rotate_key(registrar, file, overlap_seconds=overlap))
     )
@@ -160,7 +159,7 @@ def revoke(
     if suspected_since is not None:
         _require_time("--suspected-since", suspected_since)
     revocation = _revocation(key_id, reason, suspected_since)
-    signer = _signer(directory, key)
+    signer = operator_key(directory, key)
     if not yes:
         _confirm(key_id)
     done, vouched = asyncio.run(_revoke(directory, signer, revocation))
@@ -322,22 +321,9 @@ def _confirm(key_id: str) -> None:
 def _key_or_principal(name: str | None) -> str | None:
     """The key ID in a key file, else the name itself."""
     try:
-        return _load(Path(name)).key_id if name is not None and Path(name).is_file() else name
+        return read_key(Path(name)).key_id if name is not None and Path(name).is_file() else name
     except OSError:
         return name
-
-
-def _load(path: Path) -> SigningKey:
-    try:
-        return load_key(path)
-    except KeyFault as fault:
-        raise UsageFault(str(fault)) from fault
-
-
-def _signer(directory: Path, key: Path | None) -> SigningKey:
-    """The registrar's key that was named, else the operator's in the stack's folder of keys."""
-    folder = Environment(stack_variables(directory)).path("WEAVEHOLD_KEYS_DIR", StackDirectory.at(directory).keys)
-    return _load(key or key_file(folder, "operator"))
 
 
 async def _as_registrar[T](directory: Path, signer: SigningKey, act: Callable[[Registrar], Awaitable[T]]) -> T:

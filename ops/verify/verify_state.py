@@ -9,9 +9,10 @@ from psycopg import AsyncConnection
 
 from contracts.canonical import canonical_bytes
 from contracts.entities import combined_digest, entity_bytes, entity_digest
-from contracts.event import Event, agent_card_registered, session_opened
+from contracts.epochs import epoch_floor
+from contracts.event import Event, agent_card_registered, history_resumed, session_opened
 from contracts.group_state import FoldFault, GroupState, evolve, facts_of
-from contracts.identifiers import organization_shard
+from contracts.identifiers import organization_shard, registry_group
 from ops.verify.finding import Finding, Report
 from ops.verify.verify_log import page_rows_max, sql
 
@@ -98,6 +99,15 @@ def _name_differences(group_id: str, stored: Rows, folded: Rows, report: Report)
         report.add(Finding(check="state", message=message, group_id=group_id))
 
 
+async def _session_floor(connection: AsyncConnection[Any], organization_id: str) -> int:
+    """What the newest incarnation lifted every session to (RULE-17): an Event of the registry's Group says it."""
+    floor = 0
+    async for event in group_events(connection, organization_id, registry_group(organization_id)):
+        if event.kind == history_resumed:
+            floor = epoch_floor(event.payload["epochBase"])
+    return floor
+
+
 async def _verify_organization(connection: AsyncConnection[Any], organization_id: str, report: Report) -> None:
     """Agent rows (session epoch, card) against the Organization shard's Events."""
     folded: dict[str, tuple[int, int, bytes]] = {}
@@ -110,9 +120,11 @@ async def _verify_organization(connection: AsyncConnection[Any], organization_id
                 folded[agent_id] = (epoch, event.payload["version"], card)
             elif event.kind == session_opened:
                 folded[agent_id] = (event.payload["sessionEpoch"], version, card)
+        floor = await _session_floor(connection, organization_id)
     except (ValueError, KeyError) as fault:
         report.add(Finding(check="state", message=f"the Organization's history: {fault}", shard_id=organization_shard))
         return
+    folded = {a: (max(epoch, floor) if epoch else 0, version, card) for a, (epoch, version, card) in folded.items()}
     cursor = await connection.execute(sql.read_agents, {"organization_id": organization_id}, binary=True)
     stored = {row[0]: (row[1], row[2], row[3]) async for row in cursor}
     for agent_id in sorted(stored.keys() | folded.keys()):

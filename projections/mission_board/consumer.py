@@ -7,6 +7,8 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from contracts.epochs import epoch_floor
+from contracts.event import history_resumed
 from projections.arrival import LoggedEvent, Principal
 from projections.consumer import Statement, Value, text
 from projections.state_changes import mission_state_after, work_item_state_after
@@ -53,20 +55,26 @@ class _Authorized(Struct, frozen=True, rename="camel"):
     work_item: _WorkItemId
 
 
+class _HistoryResumed(Struct, frozen=True, rename="camel"):
+    epoch_base: int
+
+
 _created: Final = msgspec.json.Decoder(_Created).decode
 _coordinator_assigned: Final = msgspec.json.Decoder(_CoordinatorAssigned).decode
 _with_membership: Final = msgspec.json.Decoder(_WithMembership).decode
 _work_item_id: Final = msgspec.json.Decoder(_WorkItemId).decode
 _authorized: Final = msgspec.json.Decoder(_Authorized).decode
+_history_resumed: Final = msgspec.json.Decoder(_HistoryResumed).decode
 
 
 class MissionBoard:
     """A row per Mission, per WorkItem and per member. Decodes payloads only where the board shows something of them."""
 
     name: Final = "mission_board"
-    version: Final = 1
+    version: Final = 2
     variant: Final = ""
     kinds: Final = None
+    intent_tables: Final[frozenset[str]] = frozenset()
     tables: Final[Mapping[str, str]] = MappingProxyType(
         {
             "mission_board_mission": "create_mission_board_mission",
@@ -149,6 +157,13 @@ def _mission_moved(event: LoggedEvent) -> Iterator[Statement]:
     yield Statement("set_mission_state", {"group_id": event.group_id, "state": mission_state_after[event.kind]})
 
 
+def _resumed(event: LoggedEvent) -> Iterator[Statement]:
+    """RULE-17: the Coordinator goes on under a higher epoch, and nothing runs or waits for an approval."""
+    epoch = epoch_floor(_history_resumed(event.payload).epoch_base)
+    yield Statement("resume_mission", {"group_id": event.group_id, "epoch": epoch})
+    yield Statement("resume_work_items", {"group_id": event.group_id})
+
+
 def _work_item(event: LoggedEvent, work_item_id: str) -> Statement:
     state = work_item_state_after[event.kind]
     return Statement("put_work_item_state", {"group_id": event.group_id, "work_item_id": work_item_id, "state": state})
@@ -176,6 +191,7 @@ _shown: Final[Mapping[str, Callable[[LoggedEvent], Iterator[Statement]]]] = Mapp
         "mission.coordinator.assigned": _new_coordinator,
         "membership.changed": _membership_changed,
         "work.authorized": _work_item_authorized,
+        history_resumed: _resumed,
         "work.offer.accepted": _offer_accepted,
     }
 )

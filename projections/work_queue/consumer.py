@@ -7,7 +7,8 @@ from typing import Final
 from msgspec import UNSET, Raw, UnsetType
 
 from contracts.documents.mission import MissionState
-from contracts.event import late_result_recorded, lease_expired, lease_revoked
+from contracts.epochs import epoch_floor
+from contracts.event import history_resumed, late_result_recorded, lease_expired, lease_revoked
 from projections.arrival import LoggedEvent
 from projections.consumer import Statement, Value, text
 from projections.state_changes import mission_state_after, work_item_state_after
@@ -21,7 +22,7 @@ class WorkQueue:
     """Inbox, offers, WorkItems, leases and Membership of `agent_id`, per Group."""
 
     name: Final = "work_queue"
-    version: Final = 1
+    version: Final = 2
     tables: Final[Mapping[str, str]] = MappingProxyType(
         {
             "work_queue_group": "create_work_queue_group",
@@ -30,6 +31,7 @@ class WorkQueue:
             "work_queue_inbox": "create_work_queue_inbox",
         }
     )
+    intent_tables: Final[frozenset[str]] = frozenset()
     statements: Final[Mapping[str, str]] = load(__package__)
 
     def __init__(self, agent_id: str) -> None:
@@ -59,6 +61,7 @@ class WorkQueue:
             "work.result.accepted": self._result_accepted,
             "artifact.published": self._artifact_published,
             late_result_recorded: self._late_result,
+            history_resumed: self._resumed,
         }
 
     def evolve(self, event: LoggedEvent) -> Iterable[Statement]:
@@ -209,6 +212,16 @@ class WorkQueue:
             "set_revision",
             {"group_id": event.group_id, "work_item_id": work_item_id, "revision": event.aggregate_revision},
         )
+
+    def _resumed(self, event: LoggedEvent) -> Statements:
+        """RULE-17: no epoch and no running lease of before is current any more."""
+        raised: dict[str, Value] = {
+            "group_id": event.group_id,
+            "epoch": epoch_floor(views.history_resumed(event.payload).epoch_base),
+        }
+        yield Statement("resume_group", raised)
+        yield Statement("resume_work_items", raised)
+        yield _inbox(event, None)
 
     def _late_result(self, event: LoggedEvent) -> Statements:
         if event.actor.id == self.agent_id:

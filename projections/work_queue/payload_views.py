@@ -162,6 +162,12 @@ class WorkItemOnlyView(Struct, frozen=True, rename="camel"):
     work_item_id: str
 
 
+class HistoryResumedView(Struct, frozen=True, rename="camel"):
+    """`ext.weavehold.history.resumed`."""
+
+    epoch_base: int
+
+
 mission_created: Final = msgspec.json.Decoder(MissionCreatedView).decode
 coordinator_assigned: Final = msgspec.json.Decoder(CoordinatorAssignedView).decode
 membership_changed: Final = msgspec.json.Decoder(MembershipChangedView).decode
@@ -173,4 +179,5 @@ execution_ended: Final = msgspec.json.Decoder(ExecutionEndedView).decode
 result_accepted: Final = msgspec.json.Decoder(ResultAcceptedView).decode
 artifact_published: Final = msgspec.json.Decoder(ArtifactPublishedView).decode
 message_posted: Final = msgspec.json.Decoder(MessagePostedView).decode
+history_resumed: Final = msgspec.json.Decoder(HistoryResumedView).decode
 work_item_only: Final = msgspec.json.Decoder(WorkItemOnlyView).decode

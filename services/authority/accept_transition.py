@@ -14,7 +14,7 @@ lease epochs read → Agent rows sorted → identifiers sorted → Receipts sort
 """
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -23,9 +23,10 @@ from psycopg.errors import UniqueViolation
 
 from contracts.group_state import EntityKind
 from contracts.identifiers import ShardId
+from contracts.signature import SigningKey
 from services.authority.admitted import Answer, AuthenticationFailure
 from services.authority.append_events import AppendedEvent
-from services.authority.batch_facts import BatchFacts, Routed, needs_of, read_facts
+from services.authority.batch_facts import BatchFacts, BatchNeeds, Routed, needs_of, read_facts
 from services.authority.group_cache import GroupCache
 from services.authority.judge_batch import BatchJudge, Office
 from services.authority.write_batch import write_batch
@@ -70,14 +71,53 @@ async def accept_transition(
     batch is known to be committed, the cache holds nothing of its Groups, and running the same batch again is safe.
     """
     key = office.key
-    needs = needs_of(batch, key.key_id)
+    return await _transact(
+        connection,
+        needs_of(batch, key.key_id),
+        (office, key),
+        held,
+        cache,
+        judge_all=lambda judge: tuple(judge.judge(routed) for routed in batch),
+    )
+
+
+async def resume_groups(
+    connection: AsyncConnection[Any],
+    shard_id: ShardId,
+    group_ids: Sequence[str],
+    office: Office,
+    held: Mapping[ShardId, int],
+) -> Committed:
+    """Let Groups of a shard go on in the current incarnation that have not yet (RULE-17); raises the same."""
+    key = office.key
+
+    def resume(judge: BatchJudge) -> tuple[Answer, ...]:
+        for group_id in needs.group_ids:
+            judge.resume(shard_id, group_id)
+        return ()
+
+    needs = BatchNeeds(shard_ids=[shard_id], group_ids=sorted(group_ids), key_ids=[key.key_id])
+    return await _transact(connection, needs, (office, key), held, GroupCache(), judge_all=resume)
+
+
+async def _transact(
+    connection: AsyncConnection[Any],
+    needs: BatchNeeds,
+    accepting: tuple[Office, SigningKey],
+    held: Mapping[ShardId, int],
+    cache: GroupCache,
+    *,
+    judge_all: Callable[[BatchJudge], tuple[Answer, ...]],
+) -> Committed:
+    """Lock and read, judge, write and commit: the one transaction, whatever is judged in it."""
+    office, key = accepting
     try:
         facts = await read_facts(connection, office.organization_id, needs, cache)
         _require_shards(facts, office.holder, held)
         judge = BatchJudge(office, key, facts)
-        answers = tuple(judge.judge(routed) for routed in batch)
+        answers = judge_all(judge)
         if judge.outcome.events:
-            await write_batch(connection, office, facts, judge.outcome)
+            await write_batch(connection, office, judge.outcome)
         else:
             await connection.rollback()
     except BaseException as error:

@@ -69,6 +69,10 @@ class EventAppender:
         self._accepted_by = _principal(key.principal)
         self._new_event_id = new_event_id
 
+    def move_to(self, incarnation: str) -> None:
+        """Sign what follows in another incarnation."""
+        self._incarnation = incarnation
+
     def append(
         self,
         draft: EventDraft,

@@ -4,18 +4,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, Struct, field
 from psycopg import AsyncConnection, AsyncCursor
 
 from contracts.chain import ChainHash
-from contracts.command import key_retire, key_revoke
+from contracts.command import history_resume, key_retire, key_revoke
 from contracts.documents.first_admission_record import FirstAdmissionRecord
 from contracts.group_state import GroupState, decode_entity
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition, organization_shard
 from services.authority.admission_book import admission_record
 from services.authority.admitted import Admitted
 from services.authority.decide import agents_consulted, changes_keys, identifiers_claimed, keys_consulted
+from services.authority.decide_history import deciders
 from services.authority.group_cache import GroupCache
+from services.authority.incarnation import Incarnation, incarnation_of
 from services.authority.key_book import KnownKey, registered_key
 from services.process.arrays import BytesColumn, SmallintColumn, TextColumn
 from services.process.statements import load
@@ -37,6 +39,17 @@ def ends_key(routed: Routed) -> bool:
     """Whether a Command may end a key: it comes first in its batch, so that nothing shares its moment (RULE-06)."""
     command = routed.admitted.command
     return routed.shard_id == organization_shard and command.kind in key_ending_kinds and changes_keys(command)
+
+
+def resumes_history(routed: Routed) -> bool:
+    """Whether a Command may open a new incarnation: it is judged alone, with every shard locked (RULE-16)."""
+    command = routed.admitted.command
+    return routed.shard_id == organization_shard and command.kind == history_resume and command.actor in deciders
+
+
+def begins_batch(routed: Routed) -> bool:
+    """Whether nothing may stand before a Command in its batch."""
+    return ends_key(routed) or resumes_history(routed)
 
 
 class ShardFence(Struct, frozen=True):
@@ -62,14 +75,15 @@ class BatchNeeds(Struct, frozen=True):
 
     shard_ids: list[int]
     group_ids: list[str]
-    agent_ids: list[str]
-    actions: list[tuple[str, str]]
-    identifiers: list[str]
-    signing_hashes: list[bytes]
     key_ids: list[str]
-    public_keys: list[bytes]
-    changes_keys: bool
-    ends_keys: bool
+    agent_ids: list[str] = field(default_factory=list)
+    actions: list[tuple[str, str]] = field(default_factory=list)
+    identifiers: list[str] = field(default_factory=list)
+    signing_hashes: list[bytes] = field(default_factory=list)
+    public_keys: list[bytes] = field(default_factory=list)
+    changes_keys: bool = False
+    ends_keys: bool = False
+    resumes_history: bool = False
 
 
 class BatchFacts(Struct):
@@ -77,12 +91,13 @@ class BatchFacts(Struct):
 
     `settled` is an acceptance time that keys must be judged after: that of the latest change of keys or a later one;
     in a batch that ends keys, that of whatever was accepted last, in any shard. None when there is none.
+    `head_incarnations` says in which incarnation the last Event of a Group stands.
     """
 
     now: datetime
     settled: datetime | None
     ends_keys: bool
-    incarnation: str
+    incarnation: Incarnation
     fences: dict[ShardId, ShardFence]
     agents: dict[str, AgentRow]
     receipts: dict[tuple[str, str], tuple[bytes, bytes]]
@@ -92,6 +107,7 @@ class BatchFacts(Struct):
     states: dict[str, GroupState]
     organization_head: tuple[GroupSequence, ChainHash] | None
     group_shards: dict[str, ShardId]
+    head_incarnations: dict[str, str]
 
 
 def needs_of(batch: Sequence[Routed], signing_key_id: str) -> BatchNeeds:
@@ -110,6 +126,7 @@ def needs_of(batch: Sequence[Routed], signing_key_id: str) -> BatchNeeds:
         public_keys=sorted({public_key for _, public_key in named_keys if public_key is not None}),
         changes_keys=any(r.shard_id == organization_shard and changes_keys(r.admitted.command) for r in batch),
         ends_keys=any(ends_key(routed) for routed in batch),
+        resumes_history=any(resumes_history(routed) for routed in batch),
     )
 
 
@@ -124,7 +141,8 @@ async def read_facts(
     exclusive = organization_shard in needs.shard_ids
     async with connection.pipeline():
         await connection.execute(sql.lock_keys_exclusive if needs.changes_keys else sql.lock_keys_shared, asked)
-        await connection.execute(sql.lock_shards, asked | {"shard_ids": SmallintColumn(needs.shard_ids)})
+        lock_shards = sql.lock_all_shards if needs.resumes_history else sql.lock_shards
+        await connection.execute(lock_shards, asked | {"shard_ids": SmallintColumn(needs.shard_ids)})
         clock = await connection.execute(sql.read_clock)
         fences = await connection.execute(sql.read_shard_fences, asked | {"shard_ids": SmallintColumn(needs.shard_ids)})
         settled = await connection.execute(sql.read_last_moment if needs.ends_keys else sql.read_registry_moment, asked)
@@ -155,7 +173,7 @@ async def read_facts(
             sql.read_keys, asked | {"key_ids": TextColumn(needs.key_ids), "public_keys": BytesColumn(needs.public_keys)}
         )
     head_rows = await _rows(heads)
-    found_heads = {g: (GroupSequence(s), ChainHash(h)) for g, s, h, _ in head_rows}
+    found_heads = {g: (GroupSequence(s), ChainHash(h)) for g, s, h, *_ in head_rows}
     organization_head = found_heads.pop("", None)
     states, missing = _from_cache(organization_id, needs.group_ids, found_heads, cache)
     if missing:
@@ -165,7 +183,7 @@ async def read_facts(
         now=now,
         settled=next((moment for (moment,) in await settled.fetchall()), None),
         ends_keys=needs.ends_keys,
-        incarnation=(await incarnation.fetchall())[0][0],
+        incarnation=incarnation_of((await incarnation.fetchall())[0]),
         fences={ShardId(s): ShardFence(h, e, ShardPosition(p), a) for s, h, e, p, a in await fences.fetchall()},
         agents={row[0]: AgentRow(*row[1:]) for row in await _rows(agents)},
         receipts={(actor, action): (h, r) for actor, action, h, r in await receipts.fetchall()},
@@ -174,7 +192,8 @@ async def read_facts(
         keys=[KnownKey(registered_key(row[:-1]), row[-1]) for row in await keys.fetchall()],
         states=states,
         organization_head=organization_head,
-        group_shards={group_id: ShardId(shard_id) for group_id, *_, shard_id in head_rows},
+        group_shards={group_id: ShardId(shard_id) for group_id, _, _, shard_id, _ in head_rows},
+        head_incarnations={group_id: incarnation for group_id, *_, incarnation in head_rows},
     )
 
 

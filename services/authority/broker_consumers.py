@@ -60,6 +60,11 @@ class BrokerConsumers:
         answer = await self._call(f"STREAM.INFO.{stream}", {})
         return int(answer["state"]["last_seq"])
 
+    async def holders(self, subject: str) -> list[str]:
+        """Names of the streams that hold a subject."""
+        answer = await self._call("STREAM.NAMES", {"subject": subject})
+        return list(answer.get("streams") or [])
+
     async def consumers_of(self, stream: str) -> list[str]:
         """Names of the consumers of a stream."""
         names: list[str] = []

@@ -25,6 +25,7 @@ from contracts.service_principals import authority, registrars
 from services.authority.aggregates import work_places
 from services.authority.decide_approval import approval_rules
 from services.authority.decide_artifact import artifact_rules
+from services.authority.decide_history import history_rules
 from services.authority.decide_keys import key_rules
 from services.authority.decide_membership import membership_rules
 from services.authority.decide_message import message_rules
@@ -41,6 +42,7 @@ rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
     {
         **organization_rules,
         **key_rules,
+        **history_rules,
         **mission_rules,
         **approval_rules,
         **membership_rules,

@@ -36,7 +36,8 @@ from services.authority.rule import Case, Rule
 AnyEnd = KeyRetire | KeyRevoke
 
 
-def _in_the_registry(case: Case[Any]) -> Rejection | None:
+def in_the_registry(case: Case[Any]) -> Rejection | None:
+    """The Command names the Group that bears the Organization's name."""
     expected = registry_group(case.context.organization_id)
     if case.command.group_id == expected:
         return None
@@ -183,7 +184,7 @@ key_rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
             events=_registered,
             keys=lambda payload: ((payload.key_id, base64url_bytes(payload.public_key)),),
             changes_keys=True,
-            shape=(_in_the_registry,),
+            shape=(in_the_registry,),
             entry=(),
             policy=(by_a_registrar,),
             state=(_not_bound_yet,),
@@ -194,7 +195,7 @@ key_rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
             events=_retired,
             keys=lambda payload: ((payload.key_id, None),),
             changes_keys=True,
-            shape=(_in_the_registry,),
+            shape=(in_the_registry,),
             entry=(),
             policy=(by_a_registrar, _known),
             state=(_not_in_use, _not_ended, _earlier_end),
@@ -205,7 +206,7 @@ key_rules: Final[Mapping[str, Rule[Any]]] = MappingProxyType(
             events=_revoked,
             keys=lambda payload: ((payload.key_id, None),),
             changes_keys=True,
-            shape=(_in_the_registry,),
+            shape=(in_the_registry,),
             entry=(),
             policy=(by_a_registrar, _known),
             state=(_not_in_use, _not_ended),

@@ -123,7 +123,7 @@ def _first_lease(case: Case[payloads.MissionCreate]) -> Lease:
         group_id=payload.group_id,
         holder=payload.coordinator_id,
         session_epoch=case.context.agents[payload.coordinator_id].session_epoch,
-        coordinator_epoch=CoordinatorEpoch(1),
+        coordinator_epoch=CoordinatorEpoch(case.context.next_epoch(0)),
         seconds=payload.coordinator_lease_seconds,
     )
 
@@ -177,7 +177,7 @@ def _coordinator_assigned(case: Case[payloads.MissionAssignCoordinator]) -> tupl
         group_id=mission.group_id,
         holder=payload.coordinator_id,
         session_epoch=context.agents[payload.coordinator_id].session_epoch,
-        coordinator_epoch=CoordinatorEpoch(mission.coordinator.coordinator_epoch + 1),
+        coordinator_epoch=CoordinatorEpoch(context.next_epoch(mission.coordinator.coordinator_epoch)),
         seconds=payload.lease_seconds,
     )
     assignment = _assignment(lease, registered_card(payload.coordinator_id, case))
@@ -201,7 +201,7 @@ def _handover(case: Case[payloads.MissionAssignCoordinator]) -> tuple[Membership
     changed: list[Membership] = []
     old = case.state.membership(mission.coordinator.agent_id)
     if old is not None and old.state is not MembershipState.ENDED:
-        epoch = MembershipEpoch(old.membership_epoch + 1)
+        epoch = MembershipEpoch(case.context.next_epoch(old.membership_epoch))
         changed.append(
             replace(old, state=MembershipState.ENDED, membership_epoch=epoch, ended_at=case.context.now_text)
         )

@@ -243,7 +243,7 @@ def _accepted(case: Case[payloads.WorkAcceptOffer]) -> tuple[EventDraft, ...]:
         agent_id=case.actor_id,
         agent_card_version=registered_card(case.actor_id, case).card_version,
         capability_pins=_pins(case),
-        ownership_epoch=OwnershipEpoch(record.ownership_epoch + 1),
+        ownership_epoch=OwnershipEpoch(context.next_epoch(record.ownership_epoch)),
         ownership_lease_id=lease.lease_id,
         accepted_at=context.now_text,
     )
@@ -268,7 +268,7 @@ def _ownership_lease(case: Case[payloads.WorkAcceptOffer]) -> Lease:
         case.record.item,
         holder=case.actor_id,
         session_epoch=SessionEpoch(case.command.session_epoch or 1),
-        ownership_epoch=OwnershipEpoch(case.record.ownership_epoch + 1),
+        ownership_epoch=OwnershipEpoch(case.context.next_epoch(case.record.ownership_epoch)),
         seconds=payload.ownership_lease_seconds,
         start_by=after(case.context, min(payload.start_by_seconds, payload.ownership_lease_seconds)),
     )

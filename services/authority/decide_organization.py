@@ -119,7 +119,7 @@ def _agent_registered(case: Case[SessionOpen]) -> Rejection | None:
 
 
 def _opened(case: Case[SessionOpen]) -> tuple[EventDraft, ...]:
-    epoch = SessionEpoch(_session_epoch(case) + 1)
+    epoch = SessionEpoch(case.context.next_epoch(_session_epoch(case)))
     return (case.draft(SessionOpened(agent_id=case.payload.agent_id, session_epoch=epoch), epoch),)
 
 

@@ -9,9 +9,11 @@ from msgspec import UNSET, Struct, UnsetType
 
 from contracts.documents.agent_card import AgentCard
 from contracts.documents.common import Actor
+from contracts.epochs import next_epoch
 from contracts.event import Cause
 from contracts.rejection import Rejection
 from contracts.timestamps import Instant, format_timestamp, instant
+from services.authority.incarnation import Incarnation
 from services.authority.key_book import KeyBook
 
 
@@ -31,7 +33,7 @@ class DecisionContext:
     `taken_identifiers` are those of `identifiers_claimed` that already name something in the Organization;
     `new_id` makes `urn:uuid:` identifiers for leases, offers and Memberships; `keys` holds at least `keys_consulted`
     and moves on with the batch; `signing_key_id` names the key that signs the Events of this decision;
-    a key must be valid at each of `key_moments` to count.
+    a key must be valid at each of `key_moments` to count; `incarnation` is the current one.
     """
 
     organization_id: str
@@ -41,6 +43,7 @@ class DecisionContext:
     new_id: Callable[[], str]
     keys: KeyBook = field(default_factory=KeyBook)
     signing_key_id: str = ""
+    incarnation: Incarnation = field(default_factory=lambda: Incarnation(name=""))
     key_moments: Sequence[Instant] = ()
     now_text: str = field(init=False)
     now_instant: Instant = field(init=False)
@@ -49,6 +52,10 @@ class DecisionContext:
         """The same moment as text, the way Events carry it, and as an exactly comparable point."""
         object.__setattr__(self, "now_text", format_timestamp(self.now))
         object.__setattr__(self, "now_instant", instant(self.now_text))
+
+    def next_epoch(self, current: int) -> int:
+        """The epoch of the next grant after `current`, 0 for none, in this incarnation (RULE-17)."""
+        return next_epoch(current, self.incarnation.epoch_base)
 
 
 class EventDraft(Struct, frozen=True, kw_only=True):

@@ -9,6 +9,7 @@ from contracts.command import agent_card_register
 from contracts.documents.agent_card import AgentCard, CardStatus
 from contracts.documents.common import AcceptanceCriterion, Actor, ActorType
 from contracts.documents.membership import MembershipState
+from contracts.identifiers import registry_group
 from contracts.rejection import Code, Rejection
 from contracts.timestamps import instant
 from contracts.transitions import mission_transitions, work_item_transitions
@@ -216,8 +217,8 @@ def revision_expected(case: AnyCase) -> Rejection | None:
 def transition_exists(case: AnyCase) -> Rejection | None:
     """The tables STM-M and STM-W have a row for this Event from the present states."""
     event = case.rule.event
-    if event not in mission_transitions:  # Organization-scoped
-        return None
+    if event not in mission_transitions or case.state.group_id == registry_group(case.context.organization_id):
+        return None  # Organization-scoped, or in the one Group that has no Mission
     mission_state = case.state.mission.state if case.state.exists else None
     if mission_state not in mission_transitions[event]:
         word = "not created" if mission_state is None else mission_state.value

@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from msgspec import UNSET, Struct, field, to_builtins
+from msgspec import UNSET, Struct, convert, field, to_builtins
 from msgspec import json as msgspec_json
 
 from contracts.canonical import canonical_bytes
@@ -19,6 +19,7 @@ from contracts.command import Command
 from contracts.documents.first_admission_record import FirstAdmissionRecord
 from contracts.group_state import Change, EntityKey, EventFacts, GroupState, evolve
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
+from contracts.payloads.history import HistoryResumed
 from contracts.receipt import Outcome, Receipt, RecordedEvent
 from contracts.rejection import Code, Rejection, reject
 from contracts.signature import SigningKey
@@ -26,10 +27,11 @@ from contracts.timestamps import Instant, format_timestamp, instant
 from services.authority.admission_book import AdmissionBook
 from services.authority.admitted import Accepted, Admitted, Answer, AuthenticationFailure, LateRecorded
 from services.authority.append_events import AppendedEvent, EventAppender, EventTooLarge, Origin
-from services.authority.batch_facts import BatchFacts, Routed, ends_key
+from services.authority.batch_facts import BatchFacts, Routed, begins_batch, resumes_history
 from services.authority.decide import agents_consulted, decide, identifiers_claimed, overdue
 from services.authority.decision import DecisionContext, EventDraft, LateResult
 from services.authority.freshness import Freshness
+from services.authority.incarnation import Incarnation, OpenedIncarnation
 from services.authority.key_book import KeyBook
 from services.authority.organization_rows import (
     OrganizationRows,
@@ -40,6 +42,7 @@ from services.authority.organization_rows import (
 )
 from services.authority.recheck_trust import TrustDesk
 from services.authority.refuse_document import rejected_words
+from services.authority.resumption import resumption
 
 misrouted_retry_ms: Final = 100
 """What the sender of a Command that reached the wrong shard's lane waits for."""
@@ -49,7 +52,8 @@ class Office(Struct, kw_only=True):
     """Who accepts: the Organization, this process as a lease holder, its service key, and the maker of new names.
 
     `key` is replaced when the service's key is rotated: each batch is signed with the one that it began with.
-    While `registry_fault` says why the key registry cannot be trusted, nothing is accepted.
+    While `registry_fault` says why the key registry cannot be trusted, nothing is accepted; while `history_fault` says
+    why the database need not hold the whole history, nothing but the decision to go on from what it holds (RULE-16).
     """
 
     organization_id: str
@@ -58,6 +62,7 @@ class Office(Struct, kw_only=True):
     new_id: Callable[[], str]
     freshness: Freshness = Freshness()
     registry_fault: str | None = None
+    history_fault: str | None = None
 
 
 class SigningKeyRefused(Exception):
@@ -75,6 +80,7 @@ class BatchOutcome(Struct):
     receipts: list[tuple[Any, ...]] = field(default_factory=list)
     organization: OrganizationRows = field(default_factory=OrganizationRows)
     failures: list[AuthenticationFailure] = field(default_factory=list)
+    opened: OpenedIncarnation | None = None
 
 
 class BatchJudge:
@@ -89,7 +95,7 @@ class BatchJudge:
         self._office = office
         self._facts = facts
         self._book = KeyBook(facts.keys)
-        self._appender = EventAppender(facts.incarnation, key, office.new_id)
+        self._appender = EventAppender(facts.incarnation.name, key, office.new_id)
         self._positions = {shard: fence.position for shard, fence in facts.fences.items()}
         self._answered: dict[tuple[str, str], tuple[bytes, Answer]] = {}
         self._agents = agents_of(facts)
@@ -121,6 +127,7 @@ class BatchJudge:
             keys=self._book,
             signing_key_id=key.key_id,
             key_moments=self._trust.moments,
+            incarnation=facts.incarnation,
         )
         self._organization_head = facts.organization_head or (
             GroupSequence(0),
@@ -137,13 +144,23 @@ class BatchJudge:
         if failure := self._trust.distrust(admitted):
             self.outcome.failures.append(failure)
             return reject(Code.AUTH_INVALID_SIGNATURE, rejected_words)
-        if ends_key(routed) and self.outcome.receipts:
-            message = f"{command.kind} ends a key and must come first in its batch; send the same Command again"
-            return reject(Code.BACKPRESSURE, message, retryable=True, retry_after_ms=misrouted_retry_ms)
+        if (postponed := self._postponed(routed)) is not None:
+            return postponed
         answer = self._decide(routed)
         if not isinstance(answer, Rejection):
             self._answered[identity] = (admitted.fact.signing_hash, answer)
         return answer
+
+    def _postponed(self, routed: Routed) -> Rejection | None:
+        """What cannot be judged now, and may be sent again."""
+        command = routed.admitted.command
+        if begins_batch(routed) and self.outcome.receipts:
+            message = f"{command.kind} must come first in its batch; send the same Command again"
+        elif self._office.history_fault is not None and not resumes_history(routed):
+            message = "this authority accepts nothing until an operator has decided how its history goes on"
+        else:
+            return None
+        return reject(Code.BACKPRESSURE, message, retryable=True, retry_after_ms=misrouted_retry_ms)
 
     def _known(self, identity: tuple[str, str], admitted: Admitted) -> Answer | None:
         """The answer that this Action ID already has, in the batch or in the database (MWP-EVT-003, RULE-04)."""
@@ -165,13 +182,14 @@ class BatchJudge:
             return misrouted
         state = self._state(command)
         context = self._context(command)
+        self.resume(routed.shard_id, state.group_id)
         self._record_overdue(routed, state, context)
         decision = decide(state, command, context)
         if isinstance(decision, Rejection):
             return decision
         drafts = (decision.draft,) if isinstance(decision, LateResult) else decision
         try:
-            events = self._append(routed, state, drafts, routed.admitted.fact.signing_hash)
+            events = self._record_events(routed, state, drafts)
         except EventTooLarge as error:
             return reject(Code.INVALID_COMMAND, f"{error}: publish large content as an Artifact")
         late = isinstance(decision, LateResult)
@@ -199,27 +217,61 @@ class BatchJudge:
     def _record_overdue(self, routed: Routed, state: GroupState, context: DecisionContext) -> None:
         """Lapsed leases and replaced sessions are transitions of their own and stand whatever follows."""
         if drafts := overdue(state, routed.admitted.command, context):
-            self._append(routed, state, drafts, None)
+            command = routed.admitted.command
+            origin = self._origin(command.correlation_id, consulted=self._consulted(command))
+            self._append(routed.shard_id, state, drafts, origin)
 
-    def _append(
-        self, routed: Routed, state: GroupState, drafts: Sequence[EventDraft], command_hash: SigningHash | None
-    ) -> list[AppendedEvent]:
-        """Sign all Events of one decision, then let the state move; nothing is recorded if any is too large."""
+    def resume(self, shard_id: ShardId, group_id: str) -> None:
+        """A Group whose last Event stands in another incarnation goes on with an Event that says so (RULE-17)."""
+        parent, current = self._facts.head_incarnations.get(group_id), self._facts.incarnation
+        if not group_id or parent in (None, current.name) or current.event_id is None:
+            return
+        draft = resumption(current, parent)
+        self._append(shard_id, self._facts.states[group_id], (draft,), self._origin(current.event_id))
+
+    def _record_events(self, routed: Routed, state: GroupState, drafts: Sequence[EventDraft]) -> list[AppendedEvent]:
+        """The Events that a Command causes; those of a new incarnation stand in it already."""
         command = routed.admitted.command
-        origin = Origin(
-            correlation_id=command.correlation_id,
+        command_hash = routed.admitted.fact.signing_hash
+        origin = self._origin(command.correlation_id, command_hash, self._consulted(command))
+        if not resumes_history(routed):
+            return self._append(routed.shard_id, state, drafts, origin)
+        resumed = convert(drafts[0].payload, HistoryResumed)
+        self._appender.move_to(resumed.incarnation)
+        [event] = self._append(routed.shard_id, state, drafts, origin)
+        self.outcome.opened = OpenedIncarnation(
+            incarnation=Incarnation(
+                name=resumed.incarnation,
+                epoch_base=resumed.epoch_base,
+                reason=resumed.reason,
+                event_id=event.event_id,
+            ),
+            abandoned=tuple(command.payload.get("abandoned", ())),
+        )
+        return [event]
+
+    def _origin(
+        self, correlation_id: str, command_hash: SigningHash | None = None, consulted: dict[str, Any] | None = None
+    ) -> Origin:
+        return Origin(
+            correlation_id=correlation_id,
             accepted_at=self._now,
             occurred_at=self._unclaimed.now_text,
             command_hash=command_hash,
-            consulted=self._consulted(command),
+            consulted=consulted or {},
         )
-        scoped = command.group_id is not UNSET
-        position = self._positions[routed.shard_id]
+
+    def _append(
+        self, shard_id: ShardId, state: GroupState, drafts: Sequence[EventDraft], origin: Origin
+    ) -> list[AppendedEvent]:
+        """Sign all Events of one decision, then let the state move; nothing is recorded if any is too large."""
+        scoped = state.group_id != ""
+        position = self._positions[shard_id]
         sequence, head = (state.sequence, state.chain_hash) if scoped else self._organization_head
         events: list[AppendedEvent] = []
         for draft in drafts:
             position, sequence = ShardPosition(position + 1), GroupSequence(sequence + 1)
-            place = (routed.shard_id, position, sequence)
+            place = (shard_id, position, sequence)
             events.append(self._appender.append(draft, origin, state.group_id, place, head))
             head = events[-1].mark.chain_hash
         for draft, event in zip(drafts, events, strict=True):
@@ -231,7 +283,8 @@ class BatchJudge:
                 record_organization_event(
                     draft.kind, draft.payload, event.event_id, agents=self._agents, book=self._book, rows=rows
                 )
-        self._positions[routed.shard_id] = position
+        self._positions[shard_id] = position
+        self._facts.head_incarnations[state.group_id] = events[-1].mark.incarnation
         self.outcome.events.extend(events)
         return events
 

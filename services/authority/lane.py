@@ -17,7 +17,7 @@ from contracts.identifiers import ShardId
 from contracts.rejection import Code, Rejection, reject
 from services.authority.accept_transition import Committed, RaceLost, ShardsLost, accept_transition
 from services.authority.admitted import Admitted, Answer
-from services.authority.batch_facts import Routed, ends_key
+from services.authority.batch_facts import Routed, begins_batch, resumes_history
 from services.authority.group_cache import GroupCache
 from services.authority.judge_batch import Office, SigningKeyRefused
 from services.process.database import FaultKind, classify
@@ -101,10 +101,15 @@ class Lane:
             await self._close()
 
     def _take(self) -> list[_Waiting]:
-        """The next batch. A Command that ends a key begins one: nothing accepted before it may share its moment."""
+        """The next batch. A Command that ends a key begins one: nothing accepted before it may share its moment.
+
+        One that opens a new incarnation is the whole of its batch.
+        """
         batch = [self._waiting.popleft()]
         size = len(batch[0].routed.admitted.raw)
-        while self._waiting and len(batch) < batch_commands_max and not ends_key(self._waiting[0].routed):
+        if resumes_history(batch[0].routed):
+            return batch
+        while self._waiting and len(batch) < batch_commands_max and not begins_batch(self._waiting[0].routed):
             size += len(self._waiting[0].routed.admitted.raw)
             if size > batch_bytes_max:
                 break

@@ -26,19 +26,22 @@ from services.authority.announce_heads import HeadAnnouncer
 from services.authority.audit_failure import audit_failure, forget_old_failures
 from services.authority.audit_registry import RegistryAuditor
 from services.authority.batch_facts import sql
+from services.authority.broker_consumers import BrokerConsumers
 from services.authority.follow_signing_key import SigningKeyFollower
 from services.authority.freshness import Freshness
+from services.authority.guard_history import HistoryGuard, OnFailover
 from services.authority.ingress import Ingress, queue_group
 from services.authority.judge_batch import Office
 from services.authority.key_cache import KeyRegistryCache
 from services.authority.lane import Lane
 from services.authority.open_session import SessionOpener
 from services.authority.read_request import ReadTrust
+from services.authority.resume_groups import GroupResumer
 from services.authority.route import ShardFinder
 from services.authority.serve_requests import serve as serve_requests
 from services.authority.shard_leases import Holdings, ShardLeases, renewal_seconds
 from services.process.broker import connect as connect_broker
-from services.process.database import FaultKind, Pool, classify, connect, open_pool
+from services.process.database import Connection, FaultKind, Pool, classify, connect, open_pool
 from services.process.logs import get_log
 from services.process.run import ServiceProcess, run_service
 from services.process.settings import Environment, SettingsFault
@@ -126,11 +129,24 @@ class Authority:
             answered=process.metrics.counter("commands_answered", "Commands answered", labels={"outcome": outcomes}),
             on_failures=self._note_failures,
         )
+        self._history = HistoryGuard(
+            self.office,
+            pool,
+            BrokerConsumers(broker),
+            self.ingress.submit,
+            OnFailover(environment.choice("WEAVEHOLD_ON_FAILOVER", tuple(each.value for each in OnFailover), "hold")),
+        )
+        process.health.add("history", self._history.check)
+        self._resumer = GroupResumer(self.office, pool, self._accepting_connection, self._held, self._after_commit)
+
+    async def _accepting_connection(self) -> Connection:
+        """A connection for accepting transactions, once it is known where it leads."""
+        url = self._process.settings.database_url
+        return await self._history.admit(await connect(url, name="weavehold-lane", autocommit=False))
 
     def _new_lane(self) -> Lane:
-        url = self._process.settings.database_url
         return Lane(
-            lambda: connect(url, name="weavehold-lane", autocommit=False),
+            self._accepting_connection,
             self.office,
             self._held,
             self._after_commit,
@@ -146,6 +162,8 @@ class Authority:
             self._start("audit", self._audit),
             self._start("signing-key", self._signing_key.run),
             self._start("key-registry", self._registry.run),
+            self._start("history", self._history.run),
+            self._start("resume-groups", self._resumer.run),
         ]
         loops += [self._start(f"lane-{number}", lane.run) for number, lane in enumerate(self._lanes)]
         loops += [self._start(f"admission-{number}", self.ingress.admit_batches) for number in range(admission_loops)]
@@ -164,7 +182,7 @@ class Authority:
                 organization_id=organization_id,
                 keys=self._keys,
                 freshness=self.office.freshness,
-                registry_fault=lambda: self.office.registry_fault,
+                registry_fault=lambda: self.office.registry_fault or self.office.history_fault,
             ),
             signing_key=lambda: self.office.key,
             open_session=opener.open,

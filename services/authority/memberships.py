@@ -17,11 +17,11 @@ whole_group = ("group",)
 def new_membership(
     context: DecisionContext, mission_id: str, group_id: str, member: Actor, role: Role, **members: Any
 ) -> Membership:
-    """A first Membership: active, epoch 1, with the whole history, unless `members` say otherwise."""
+    """A first Membership, active and with the whole history unless `members` say otherwise."""
     given: dict[str, Any] = {
         "membership_id": context.new_id(),
         "state": MembershipState.ACTIVE,
-        "membership_epoch": MembershipEpoch(1),
+        "membership_epoch": MembershipEpoch(context.next_epoch(0)),
         "scopes": whole_group,
         "visibility_start_sequence": 0,
         "granted_at": context.now_text,
@@ -36,7 +36,7 @@ def next_membership(context: DecisionContext, before: Membership, role: Role, **
     given: dict[str, Any] = {
         "role": role,
         "state": MembershipState.ACTIVE,
-        "membership_epoch": MembershipEpoch(before.membership_epoch + 1),
+        "membership_epoch": MembershipEpoch(context.next_epoch(before.membership_epoch)),
         "granted_at": context.now_text,
         "activated_at": before.activated_at if was_active else context.now_text,
         "context_package_id": UNSET,

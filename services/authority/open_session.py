@@ -1,8 +1,6 @@
 """Opens a session after a proven handshake: a Command of the authority's own through the Organization shard."""
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
-from typing import Any
 
 from msgspec import json as msgspec_json
 
@@ -10,12 +8,11 @@ from contracts.command import session_open
 from contracts.identifiers import SessionEpoch
 from contracts.rejection import Rejection
 from contracts.reply import decode_reply
-from contracts.signature import SigningKey, sign_document
-from contracts.timestamps import format_timestamp
+from contracts.signature import SigningKey
 from services.authority.serve_session import SessionOpened
+from services.authority.sign_own_command import sign_own_command
 from services.process.database import Pool
 from services.process.statements import load
-from services.process.unique import uuid7_urn
 
 sql = load(__package__)
 
@@ -38,9 +35,10 @@ class SessionOpener:
 
     async def open(self, agent_id: str, key_id: str) -> SessionOpened | Rejection:
         """Raise the Agent's Session Epoch. The epoch is read from the Event, for a later session may follow at once."""
+        payload = {"agentId": agent_id, "keyId": key_id}
         async with self._pool.connection() as connection:
-            [(now,)] = await (await connection.execute(sql.read_clock)).fetchall()
-        reply = decode_reply(await self._submit(self._command(agent_id, key_id, now)))
+            raw = await sign_own_command(connection, self._current_key(), session_open, payload)
+        reply = decode_reply(await self._submit(raw))
         if isinstance(reply, Rejection):
             return reply
         asked = {"organization_id": self._organization_id, "event_id": reply.events[0].event_id}
@@ -49,19 +47,3 @@ class SessionOpener:
         event = msgspec_json.decode(raw)
         epoch = SessionEpoch(event["payload"]["sessionEpoch"])
         return SessionOpened(session_epoch=epoch, opened_at=event["occurredAt"])
-
-    def _command(self, agent_id: str, key_id: str, moment: datetime) -> bytes:
-        """Issued at `moment` of the database's clock, which also judges freshness: this host's may be off."""
-        now = format_timestamp(moment)
-        key = self._current_key()
-        principal = key.principal
-        command: dict[str, Any] = {
-            "protocolVersion": "0.1",
-            "actionId": uuid7_urn(),
-            "actor": {"type": principal.type.value, "id": principal.id},
-            "kind": session_open,
-            "correlationId": uuid7_urn(),
-            "issuedAt": now,
-            "payload": {"agentId": agent_id, "keyId": key_id},
-        }
-        return sign_document(command, key, now)

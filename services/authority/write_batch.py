@@ -10,8 +10,10 @@ from typing import Any, Final
 
 from psycopg import AsyncConnection
 
+from contracts.epochs import epoch_floor
 from contracts.group_state import entity_bytes
-from services.authority.batch_facts import BatchFacts, sql
+from services.authority.batch_facts import sql
+from services.authority.incarnation import OpenedIncarnation
 from services.authority.judge_batch import BatchOutcome, Office
 from services.process.arrays import (
     BigintColumn,
@@ -102,14 +104,14 @@ def _columns(rows: Sequence[tuple[Any, ...]], columns: Mapping[str, type[Column]
     }
 
 
-async def write_batch(
-    connection: AsyncConnection[Any], office: Office, facts: BatchFacts, outcome: BatchOutcome
-) -> None:
+async def write_batch(connection: AsyncConnection[Any], office: Office, outcome: BatchOutcome) -> None:
     """Write everything the batch decided and commit. Raises psycopg errors as they come."""
     asked: dict[str, Any] = {"organization_id": office.organization_id}
     async with connection.pipeline():
+        if outcome.opened is not None:
+            await _write_incarnation(connection, asked, outcome.opened)
         await _write_admissions(connection, asked, outcome)
-        await _write_events(connection, asked | {"incarnation": facts.incarnation}, outcome)
+        await _write_events(connection, asked | {"incarnation": outcome.events[0].mark.incarnation}, outcome)
         await _write_entities(connection, asked, outcome)
         await _write_organization(connection, asked, outcome, outcome.events[0].accepted_at)
         if outcome.identifiers:
@@ -117,6 +119,24 @@ async def write_batch(
         if outcome.receipts:
             await connection.execute(sql.insert_receipts, asked | _columns(outcome.receipts, _receipt_columns))
         await connection.commit()
+
+
+async def _write_incarnation(
+    connection: AsyncConnection[Any], asked: dict[str, Any], opened: OpenedIncarnation
+) -> None:
+    """The incarnation, where each log ends before it, and every session below it fenced."""
+    incarnation = opened.incarnation
+    founded = {
+        "incarnation": incarnation.name,
+        "epoch_base": incarnation.epoch_base,
+        "abandoned": list(opened.abandoned),
+        "reason": incarnation.reason,
+        "event_id": incarnation.event_id,
+    }
+    await connection.execute(sql.insert_incarnation, asked | founded)
+    await connection.execute(sql.insert_forks, asked)
+    raised = {"epoch_floor": epoch_floor(incarnation.epoch_base), "event_id": incarnation.event_id}
+    await connection.execute(sql.raise_all_session_epochs, asked | raised)
 
 
 async def _write_admissions(connection: AsyncConnection[Any], asked: dict[str, Any], outcome: BatchOutcome) -> None:

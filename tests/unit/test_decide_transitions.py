@@ -9,7 +9,7 @@ from contracts.command import lease_renew
 from contracts.documents.common import Actor
 from contracts.documents.mission import MissionState
 from contracts.documents.work_item import WorkItemState
-from contracts.event import late_result_recorded, lease_expired, lease_revoked
+from contracts.event import history_resumed, late_result_recorded, lease_expired, lease_revoked
 from contracts.group_state import folded_kinds
 from contracts.rejection import Code, Rejection
 from contracts.transitions import mission_transitions, work_item_transitions
@@ -143,6 +143,7 @@ def test_the_tables_hold_exactly_the_rows_of_the_spine() -> None:
         "work.checkpointed": {"active": "queued"},
         lease_expired: {"active": "queued"},
         lease_revoked: {"active": "queued"},
+        history_resumed: {state: "queued" if state == "active" else state for state in states},
         "artifact.published": {state: state for state in unfinished},
         "work.submitted": {"active": "submitted"},
         "work.result.accepted": {"submitted": "verified"},
