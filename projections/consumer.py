@@ -56,6 +56,11 @@ class Consumer(Protocol):
         ...
 
     @property
+    def intent_tables(self) -> frozenset[str]:
+        """Those of its tables that hold intents: no rebuild makes, compares or replaces their rows (RULE-22)."""
+        ...
+
+    @property
     def statements(self) -> Mapping[str, str]:
         """SQL by name: those that create the tables and those that `evolve` names."""
         ...

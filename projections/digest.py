@@ -36,9 +36,9 @@ def projection_digests(transaction: Transaction, consumer: Consumer) -> tuple[Gr
 
 
 def rows_digest(transaction: Transaction, consumer: Consumer, group_id: str) -> str:
-    """The digest of one Group's rows in all tables of the consumer."""
+    """The digest of one Group's rows in all tables of the consumer that are made of Events alone."""
     whole = hashlib.sha256()
-    for table in sorted(consumer.tables):
+    for table in sorted(consumer.tables.keys() - consumer.intent_tables):
         columns, rows = transaction.rows(table, group_id)
         whole.update(canonical_bytes(table))
         for encoded in sorted(_encoded(columns, row) for row in rows):

@@ -94,6 +94,11 @@ class Projection:
             self._on_applied(applied)
         return applied
 
+    async def reopen(self) -> None:
+        """Go on with the rows that the store holds now: what waited for a gap in others comes again."""
+        await self.store.reopen()
+        self.buffer = GapBuffer()
+
     async def cursor(self, group_id: str) -> Cursor | None:
         """The Cursor of a Group; None before its first Event."""
         return await self.store.read(lambda transaction: transaction.cursor(group_id))

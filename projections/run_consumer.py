@@ -6,6 +6,9 @@ in the stores say what is applied, and the authority's history says what is miss
 - before a commit: the batch is delivered again;
 - between commit and acknowledgement: the batch is delivered again and consists of duplicates;
 - after an acknowledgement: everything acknowledged is applied, or known to be missing in the same store.
+
+When the rows of a projection were exchanged for rebuilt ones, its next transaction is refused (RULE-22). The run then
+begins anew on what the store holds, as after a restart of the process.
 """
 
 import asyncio
@@ -28,7 +31,7 @@ from projections.projection import Projection
 from projections.pull import ConsumerGone, PullBounds, PullConsumer
 from projections.repairs import Repairs, RepairTimes
 from projections.shard_holes import catch_up, receive_unfiltered
-from projections.store import StreamPosition
+from projections.store import EditionReplaced, StreamPosition
 from projections.watch_heads import HeadWatch
 from services.process.logs import get_log
 
@@ -106,9 +109,19 @@ class ConsumerRun:
     async def run(self) -> None:
         """Keep the projections at the head of what is delivered, until cancelled.
 
-        Raises, in an ExceptionGroup, a store's own error, and `nats.errors.Error` once the connection is closed for
-        good; both leave the stores consistent.
+        Raises StoreReplaced when another version took a store over, and, in an ExceptionGroup, a store's own error and
+        `nats.errors.Error` once the connection is closed for good; all leave the stores consistent.
         """
+        while True:
+            try:
+                await self._run_edition()
+            except* EditionReplaced as replaced:
+                _log.warning("projection_exchanged", reason=str(replaced.exceptions[0]))
+            for projection in self._projections:
+                await projection.reopen()
+
+    async def _run_edition(self) -> None:
+        """Run until a store's rows are others."""
         for projection in self._projections:
             await resume_stopped(projection.store)
         async with asyncio.TaskGroup() as self._tasks:

@@ -15,28 +15,41 @@ from contracts.identifiers import GroupSequence
 from projections.fill_gap import read_page
 from projections.history import HistoryBroken, HistoryRefused, HistorySource, HistoryUnavailable, place_of
 from projections.projection import Projection
+from projections.proof import SignatureProof
 from projections.store import AppliedEvent, CursorMoved, Fork, Transaction
 
 
 async def settle_fork(projection: Projection, source: HistorySource, group_id: str) -> Fork | None:
     """The fork that was recorded, or None when the Cursor stands on the authority's history.
 
-    Raises HistoryUnavailable, HistoryRefused when the authority shows no such Group, HistoryBroken, and CursorMoved
-    when the Cursor moved meanwhile: ask again.
+    Raises as `find_fork` does, and CursorMoved when the Cursor moved meanwhile: ask again.
     """
     cursor = await projection.cursor(group_id)
     if cursor is None:
         return None
+    remembered = await projection.store.read(lambda transaction: transaction.all_remembered(group_id))
+    fork = await find_fork(source, projection.proof, cursor, remembered)
+    if fork is not None:
+        await record_fork(projection, fork)
+    return fork
+
+
+async def find_fork(
+    source: HistorySource, proof: SignatureProof | None, cursor: Cursor, remembered: Sequence[AppliedEvent]
+) -> Fork | None:
+    """The fork that a Cursor is on, or None when it stands on the authority's history. Nothing is written.
+
+    `remembered` are the Group's remembered Events. Raises HistoryUnavailable, HistoryRefused when the authority shows
+    no such Group, and HistoryBroken.
+    """
+    group_id = cursor.group_id
     heads = await source.heads((group_id,))
     if not heads:
         raise HistoryRefused(f"the authority shows no Group {group_id}, of which {cursor.sequence} Events are applied")
     found = place_of(heads[0])
-    if await _continues(projection, source, cursor, found):
+    if await _continues(source, proof, cursor, found):
         return None
-    remembered = await projection.store.read(lambda transaction: transaction.all_remembered(group_id))
-    fork = Fork(group_id, cursor, found, await _lost(source, group_id, remembered, found))
-    await record_fork(projection, fork)
-    return fork
+    return Fork(group_id, cursor, found, await _lost(source, group_id, remembered, found))
 
 
 async def record_fork(projection: Projection, fork: Fork) -> None:
@@ -55,7 +68,7 @@ async def record_fork(projection: Projection, fork: Fork) -> None:
     projection.progress.forks += 1
 
 
-async def _continues(projection: Projection, source: HistorySource, cursor: Cursor, found: Cursor) -> bool:
+async def _continues(source: HistorySource, proof: SignatureProof | None, cursor: Cursor, found: Cursor) -> bool:
     """Whether the authority's history contains the Cursor's chain hash at the Cursor's sequence."""
     if found.sequence <= cursor.sequence:
         return (found.sequence, found.chain_hash) == (cursor.sequence, cursor.chain_hash)
@@ -63,7 +76,7 @@ async def _continues(projection: Projection, source: HistorySource, cursor: Curs
     following = read_page(page, cursor.group_id, cursor.sequence)
     if not following:
         raise HistoryBroken(f"{cursor.group_id} ends at {found.sequence}, yet nothing follows {cursor.sequence}")
-    doubt = await projection.proof.examine(following[0]) if projection.proof else None
+    doubt = await proof.examine(following[0]) if proof else None
     if doubt is not None:
         raise HistoryUnavailable(doubt.reason) if doubt.for_now else HistoryBroken(doubt.reason)
     return following[0].mark.previous_hash == cursor.chain_hash

@@ -33,6 +33,14 @@ class CursorMoved(Exception):
     """The Cursor is not where this transaction read it: somebody else writes this store. Nothing was changed."""
 
 
+class StoreReplaced(Exception):
+    """Somebody else wrote this store, another version took it over, or an older state of it came back."""
+
+
+class EditionReplaced(Exception):
+    """The rows were exchanged for rebuilt ones since this store was opened: nothing was written. `reopen` it."""
+
+
 class AppliedEvent(Struct, frozen=True):
     """One applied Event, as remembered: enough to recognise it and to name it once it no longer exists."""
 
@@ -177,11 +185,18 @@ class ProjectionStore(Protocol):
         ...
 
     async def transaction[T](self, work: Callable[[Transaction], T]) -> T:
-        """Run `work` in one durable transaction: committed when it returns, rolled back when it raises."""
+        """Run `work` in one durable transaction: committed when it returns, rolled back when it raises.
+
+        Raises EditionReplaced, without running it, when the rows are no longer those that were opened (RULE-22).
+        """
         ...
 
     async def read[T](self, work: Callable[[Transaction], T]) -> T:
         """Run `work` on one consistent snapshot beside the writer; writing raises the store's own error."""
+        ...
+
+    async def reopen(self) -> None:
+        """Go on with the rows that are there now. Raises StoreReplaced when another consumer or version made them."""
         ...
 
     async def close(self) -> None:

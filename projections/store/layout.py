@@ -12,6 +12,7 @@ store_version: Final = 1
 """Version of the tables that the stores make, apart from those of the consumer."""
 creations: Final = (
     "create_projection_meta",
+    "create_projection_edition",
     "create_projection_cursor",
     "create_projection_applied",
     "create_projection_known_head",
@@ -43,6 +44,10 @@ class Identity(Struct, frozen=True):
             "organization_id": self.organization_id,
         }
 
+    def made(self, found: Sequence[Any] | None) -> bool:
+        """Whether the row of `read_meta` says that this consumer, version and Organization made the store."""
+        return found is not None and tuple(found) == tuple(self.row().values())
+
     def outdated(self, found: Sequence[Any] | None, present: Iterable[str]) -> list[str]:
         """The tables among those `present` that something else made; `found` is the row of `read_meta`, if any.
 
@@ -50,7 +55,7 @@ class Identity(Struct, frozen=True):
         stay as long as this version of the store can read them and the Organization is the same.
         """
         expected = tuple(self.row().values())
-        if found is not None and tuple(found) == expected:
+        if self.made(found):
             return []
         prefixes = {f"{self.consumer.name}_", "projection_"}
         kept: tuple[str, ...] = ()

@@ -25,6 +25,8 @@ import psycopg
 from psycopg import sql
 
 from projections.consumer import Consumer
+from projections.store import StoreReplaced
+from projections.store.exchange import ExchangeTransaction
 from projections.store.layout import Identity, check_names, creations, tables_of
 from projections.store.postgres_dialect import as_postgres
 from projections.store.postgres_session import Connection, HeldElsewhere, PostgresSession
@@ -36,10 +38,6 @@ schema_characters_max: Final = 63
 
 _sql: Final = {name: as_postgres(text) for name, text in load(__package__, "postgres").items()}
 _refusals: Final = (psycopg.IntegrityError, psycopg.DataError, psycopg.ProgrammingError)
-
-
-class StoreReplaced(Exception):
-    """While the connection was lost somebody else wrote this store, or an older state of it came back."""
 
 
 def schema_of(consumer: Consumer, organization_id: str) -> str:
@@ -71,6 +69,35 @@ def find_schema(connection: Connection, schema: str) -> bool:
 def list_projections(connection: Connection) -> list[str]:
     """The schemas of a database that hold projections, whosever they are."""
     return [str(name) for (name,) in connection.execute(_sql["list_projections"], {})]
+
+
+def lock_projection(connection: Connection, name: str) -> bool:
+    """Take the session lock of a schema's writer, or one of another name, without waiting; whether it is ours."""
+    return connection.execute(_sql["try_writer_lock"], {"schema": name}).fetchone() == (True,)
+
+
+def exchange_schema[T](
+    connection: Connection, schemas: tuple[str, str], identity: Identity, work: Callable[[ExchangeTransaction], T]
+) -> T:
+    """Run `work` in one transaction on the live schema (the first) with the green one (the second) beside it.
+
+    Raises what `work` raises, StoreReplaced when something else than `identity` made the live schema, and
+    `psycopg.Error`.
+    """
+    live, green = schemas
+    enter_schema(connection, live)
+    dialect = postgres_dialect(identity.consumer, reorders=False)
+    with connection.transaction():
+        if not identity.made(connection.execute(_sql["read_meta"], {}).fetchone()):
+            raise StoreReplaced(f"{live} was taken over by another version")
+        connection.execute(_sql["create_projection_edition"], {})
+        qualifier = sql.Identifier(green).as_string(connection)
+        return work(ExchangeTransaction(connection, identity.consumer, dialect, qualifier))
+
+
+def drop_schema(connection: Connection, schema: str) -> None:
+    """Remove a schema with everything in it, if it is there."""
+    connection.execute(sql.SQL(_sql["drop_schema"]).format(schema=sql.Identifier(schema)))
 
 
 class _Attempt[T]:
@@ -105,6 +132,8 @@ class PostgresStore:
         """The name of the last transaction that is known to be committed; None before the first connection."""
         self._in_doubt: str | None = None
         """The name of the transaction whose commit was begun last."""
+        self._edition = ""
+        """The name of the rows that were opened."""
 
     @classmethod
     async def open(
@@ -127,7 +156,7 @@ class PostgresStore:
     async def transaction[T](self, work: Callable[[SqlTransaction], T]) -> T:
         """Run `work` in one durable transaction, after those before it, anew as long as a fault is transient.
 
-        Raises what `work` raises, StoreReplaced, and `psycopg.Error` for a fault that stays.
+        Raises what `work` raises, EditionReplaced, StoreReplaced, and `psycopg.Error` for a fault that stays.
         """
         attempt = _Attempt(work)
         return await self._writer.run(lambda connection: self._commit(connection, attempt))
@@ -138,6 +167,10 @@ class PostgresStore:
             await self.transaction(_nothing)
         return await self._reader.run(lambda connection: self._look(connection, work))
 
+    async def reopen(self) -> None:
+        """Go on with the rows that are there now. Raises StoreReplaced when something else made them."""
+        await self._writer.run(self._open_edition)
+
     async def close(self) -> None:
         """Let the transaction in progress end, then close both connections."""
         await self._reader.close()
@@ -146,7 +179,9 @@ class PostgresStore:
     def _commit[T](self, connection: Connection, attempt: _Attempt[T]) -> T:
         if self._committed != attempt.name:
             with connection.transaction():
-                attempt.results = [attempt.work(SqlTransaction(connection, self.consumer, self._dialect))]
+                transaction = SqlTransaction(connection, self.consumer, self._dialect)
+                transaction.hold_edition(self._edition)
+                attempt.results = [attempt.work(transaction)]
                 connection.execute(_sql["name_transaction"], {"name": attempt.name})
                 self._in_doubt = attempt.name
             self._committed = attempt.name
@@ -172,6 +207,7 @@ class PostgresStore:
         if self._committed is None:
             with connection.transaction():
                 self._prepare(connection)
+            self._open_edition(connection)
         last = self._last_transaction(connection)
         if self._committed is not None and last not in (self._committed, self._in_doubt):
             raise StoreReplaced(
@@ -179,6 +215,11 @@ class PostgresStore:
                 "was lost; start again to go on from what it holds"
             )
         self._committed = last
+
+    def _open_edition(self, connection: Connection) -> None:
+        if not Identity(self.consumer, self.organization_id).made(self._found(connection)):
+            raise StoreReplaced(f"{self.schema} was taken over by another version; stop this one")
+        self._edition = connection.execute(_sql["hold_edition"], {}).fetchall()[0][0]
 
     def _last_transaction(self, connection: Connection) -> str | None:
         try:
@@ -188,9 +229,8 @@ class PostgresStore:
         return None if row is None else str(row[0])
 
     def _lock(self, connection: Connection) -> None:
-        named = {"schema": self.schema}
-        if connection.execute(_sql["try_writer_lock"], named).fetchone() != (True,):
-            holder = connection.execute(_sql["read_writer_lock_holder"], named).fetchone()
+        if not lock_projection(connection, self.schema):
+            holder = connection.execute(_sql["read_writer_lock_holder"], {"schema": self.schema}).fetchone()
             whose = "which has just ended" if holder is None else "PID {} of the server, {} on {}".format(*holder)
             raise HeldElsewhere(f"{self.schema} is written by another process ({whose}); this one waits for its end")
 
@@ -208,6 +248,7 @@ class PostgresStore:
             connection.execute(creation.encode(), {})
         connection.execute(_sql["write_meta"], identity.row())
         connection.execute(_sql["begin_writer"], {"name": uuid.uuid4().hex})
+        connection.execute(_sql["begin_edition"], {"edition": uuid.uuid4().hex})
 
     def _found(self, connection: Connection) -> tuple[object, ...] | None:
         """The row of `read_meta`, or None when there is no such table, or one of unknown shape."""

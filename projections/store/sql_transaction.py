@@ -14,6 +14,7 @@ from projections.consumer import Consumer, Row, Statement, Value
 from projections.store import (
     AppliedEvent,
     CursorMoved,
+    EditionReplaced,
     Fork,
     StatementRefused,
     Stop,
@@ -57,6 +58,12 @@ class SqlTransaction:
     def _change(self, statement: str, /, **parameters: Any) -> int:
         changed: int = self._execute(self._store[statement], parameters).rowcount
         return changed
+
+    def hold_edition(self, expected: str) -> None:
+        """Keep the rows from being exchanged until the transaction ends. Raises EditionReplaced when they were."""
+        row = self._one("hold_edition")
+        if row != (expected,):
+            raise EditionReplaced(f"the rows of {self._consumer.name} were exchanged for rebuilt ones, or discarded")
 
     def run(self, statements: Iterable[Statement]) -> None:
         """Execute statements, those of one table in order, so that neighbours of one name go together."""
@@ -105,7 +112,10 @@ class SqlTransaction:
 
     def cursor(self, group_id: str) -> Cursor | None:
         """The Cursor of a Group."""
-        row = self._one("read_cursor", group_id=group_id)
+        return self._read_cursor(self._store["read_cursor"], group_id)
+
+    def _read_cursor(self, sql: str, group_id: str) -> Cursor | None:
+        row = self._execute(sql, {"group_id": group_id}).fetchone()
         return None if row is None else Cursor(*row)
 
     def cursors(self) -> list[Cursor]:

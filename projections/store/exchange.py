@@ -1,0 +1,48 @@
+"""Inside the exchanging transaction: the live rows, writable, and those of the green version beside them to read."""
+
+from typing import Any, Final
+
+from contracts.chain import ChainHash
+from contracts.cursor import Cursor
+from contracts.identifiers import GroupSequence
+from projections.consumer import Consumer
+from projections.store import remembered_pairs_max
+from projections.store.sql_transaction import Dialect, SqlTransaction
+
+exchanged_tables: Final = ("projection_cursor", "projection_applied", "projection_stop")
+"""What comes with a Group's rows. Known heads, positions, forks and counters are the live version's own."""
+
+
+class ExchangeTransaction(SqlTransaction):
+    """`SqlTransaction` on the live version, for which the green one is another schema of the same connection."""
+
+    def __init__(self, connection: Any, consumer: Consumer, dialect: Dialect, green: str) -> None:
+        """`green` qualifies the tables of the green version, as SQL writes it."""
+        super().__init__(connection, consumer, dialect)
+        self._green = green
+
+    def green_cursor(self, group_id: str) -> Cursor | None:
+        """Where the green version stands in a Group."""
+        return self._read_cursor(self._store["read_green_cursor"].format(green=self._green), group_id)
+
+    def green_remembered(self, group_id: str, sequence: GroupSequence) -> ChainHash | None:
+        """The chain hash that the green version applied at a sequence, if it is still known."""
+        asked = {"group_id": group_id, "slot": sequence % remembered_pairs_max, "sequence": sequence}
+        found = self._execute(self._store["read_green_remembered"].format(green=self._green), asked).fetchone()
+        return None if found is None else ChainHash(found[0])
+
+    def take_group(self, group_id: str) -> None:
+        """Put a Group's green rows, Cursor, remembered Events and stop in the place of the live ones.
+
+        Tables of intents stay as they are (RULE-22).
+        """
+        asked = {"group_id": group_id}
+        rebuilt = (table for table in self._consumer.tables if table not in self._consumer.intent_tables)
+        for table in (*rebuilt, *exchanged_tables):
+            self._execute(self._store["delete_rows"].format(table=table), asked)
+            self._execute(self._store["copy_rows"].format(table=table, green=self._green), asked)
+
+    def replace_edition(self, edition: str) -> None:
+        """Fence every writer that opened an earlier edition, and wait for the one at work. Called first."""
+        self._change("begin_edition", edition=edition)
+        self._change("replace_edition", edition=edition)

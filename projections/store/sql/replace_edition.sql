@@ -1,0 +1,1 @@
+UPDATE projection_edition SET edition = :edition

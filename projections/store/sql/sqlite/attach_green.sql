@@ -1,0 +1,1 @@
+ATTACH DATABASE :file AS green
