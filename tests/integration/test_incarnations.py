@@ -1,0 +1,247 @@
+"""A history that goes on in a new incarnation: the decision, the fences, and the doubt before it (RULE-16, RULE-17)."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import psycopg
+import pytest
+from msgspec import json as msgspec_json
+
+from contracts import subjects
+from contracts.command import history_resume
+from contracts.epochs import counter_bits, epoch_floor
+from contracts.event import history_resumed
+from contracts.identifiers import ShardId
+from contracts.rejection import Code
+from contracts.reply import encode_receipt
+from ops.bench.workload import group_name, signed_command
+from ops.init import Organization
+from services.authority.accept_transition import resume_groups
+from services.authority.broker_consumers import BrokerConsumers
+from services.authority.examine_history import examine_history
+from services.authority.guard_history import HistoryGuard, OnFailover
+from services.process.broker import connect as connect_broker
+from services.process.database import connect
+from tests.authority_rig import InProcessAuthority, authority_on, creation, post, refusal_of, rows, run_sql, verified
+from tests.keys_rig import authority_with_groups, to_registry
+
+
+@pytest.fixture
+async def authority(database_url: str, organization: Organization) -> AsyncIterator[InProcessAuthority]:
+    """An authority with two Groups."""
+    async with authority_with_groups(database_url, organization) as one:
+        yield one
+
+
+def resumption(organization: Organization, incarnation: str, **payload: Any) -> bytes:
+    """The operator's decision to go on after `incarnation`."""
+    return to_registry(organization, history_resume, {"incarnation": incarnation, "reason": "restored"} | payload)
+
+
+async def incarnations(url: str) -> list[tuple[Any, ...]]:
+    return await rows(url, "SELECT incarnation, parent, epoch_base, event_id FROM incarnation ORDER BY ordinal")
+
+
+async def kinds(url: str, group_id: str) -> list[tuple[str, str]]:
+    """(kind, incarnation) of a Group's Events."""
+    statement = "SELECT kind, incarnation FROM event_log WHERE group_id = %s ORDER BY sequence"
+    return await rows(url, statement, group_id)
+
+
+async def test_a_new_incarnation_fences_what_came_before(
+    authority: InProcessAuthority, organization: Organization, database_url: str
+) -> None:
+    """RULE-16, RULE-17: forks are recorded, sessions rise, each Group's next Event says that its history goes on."""
+    await run_sql(database_url, "UPDATE agent SET session_epoch = 7")
+    before = await rows(database_url, "SELECT shard_id, max(position) FROM event_log GROUP BY 1 ORDER BY 1")
+    await authority.receipt(resumption(organization, organization.incarnation))
+    [_, (opened, parent, base, event_id)] = await incarnations(database_url)
+    assert parent == organization.incarnation
+    assert base > 60 * 60 * 24 * 365  # seconds since 2024
+    forks = dict(await rows(database_url, "SELECT shard_id, position FROM incarnation_fork WHERE ordinal = 2"))
+    assert {shard: forks[shard] for shard, _ in before} == dict(before)
+    assert await rows(database_url, "SELECT session_epoch, session_event_id FROM agent") == [
+        (epoch_floor(base), event_id)
+    ]
+    assert await kinds(database_url, organization.organization_id) == [(history_resumed, opened)]
+    # What was meant for the earlier history meets its raised epoch; what is meant for this one is accepted.
+    stale = refusal_of(await authority.answer(post(organization)))
+    assert (stale.code, stale.details) == (
+        Code.MEMBERSHIP_STALE,
+        {"expected": epoch_floor(base), "received": 1},
+    )
+    assert (await kinds(database_url, group_name(0)))[-1] == (history_resumed, opened)
+    await authority.receipt(post(organization, membershipEpoch=epoch_floor(base)))
+    assert [kind for kind, _ in await kinds(database_url, group_name(0))][-2:] == [history_resumed, "message.posted"]
+    await undo_forced_sessions(database_url, base)
+    await verified(database_url, organization)
+
+
+async def undo_forced_sessions(url: str, base: int) -> None:
+    """The sessions that the test forced have no Events."""
+    await run_sql(url, f"UPDATE agent SET session_epoch = 0 WHERE session_epoch = {base << counter_bits}")
+
+
+async def test_new_groups_and_grants_stand_above_the_base(
+    authority: InProcessAuthority, organization: Organization, database_url: str
+) -> None:
+    """RULE-17: a Mission created again under the name of a lost one shares no epoch with it."""
+    await authority.receipt(resumption(organization, organization.incarnation))
+    [_, (_, _, base, _)] = await incarnations(database_url)
+    await authority.receipt(creation(organization, 5))
+    [(body,)] = await rows(
+        database_url, "SELECT body FROM entity WHERE kind = 'mission' AND group_id = %s", group_name(5)
+    )
+    assert json.loads(body)["mission"]["coordinator"]["coordinatorEpoch"] == epoch_floor(base) + 1
+    assert [kind for kind, _ in await kinds(database_url, group_name(5))] == ["mission.created"]
+    await verified(database_url, organization)
+
+
+async def test_idle_groups_hear_of_it_in_bounded_steps(
+    authority: InProcessAuthority, organization: Organization, database_url: str
+) -> None:
+    """RULE-17: a sweep resumes what nobody speaks in, once; doing it again appends nothing."""
+    await authority.receipt(resumption(organization, organization.incarnation))
+    groups = await rows(database_url, "SELECT shard_id, group_id FROM mission_group WHERE shard_id > 0")
+    connection = await authority.connected()
+    try:
+        for _ in range(2):
+            for shard, group_id in groups:
+                await resume_groups(connection, ShardId(shard), [group_id], authority.office, authority.held)
+    finally:
+        await connection.close()
+    for _, group_id in groups:
+        assert [kind for kind, _ in await kinds(database_url, group_id)] == ["mission.created", history_resumed]
+    await verified(database_url, organization)
+
+
+async def test_two_operators_open_one(
+    authority: InProcessAuthority, organization: Organization, database_url: str
+) -> None:
+    """RULE-16: whoever looked at the same state decides once; the second hears which incarnation is current."""
+    first, second = (resumption(organization, organization.incarnation) for _ in range(2))
+    async with authority_on(database_url, organization, "two") as other:
+        await authority.seize()
+        other.held = dict(authority.held)
+        other.office.holder = authority.office.holder
+        answers = await asyncio.gather(authority.answer(first), other.answer(second))
+    refused = [answer for answer in answers if hasattr(answer, "code")]
+    assert len(await incarnations(database_url)) == 2
+    [refusal] = refused
+    assert refusal.code is Code.REVISION_CONFLICT
+    again = refusal_of(await authority.answer(resumption(organization, organization.incarnation)))
+    assert again.code is Code.REVISION_CONFLICT
+    assert again.details == {"current": (await incarnations(database_url))[-1][0]}
+
+
+async def test_who_may_decide(authority: InProcessAuthority, organization: Organization, database_url: str) -> None:
+    """RULE-16: the operator; nobody else, in no other Group, and not with nonsense."""
+    payload = {"incarnation": organization.incarnation, "reason": "restored"}
+    keys = organization.keys
+    for signer, code in ((keys.mission_owner, Code.AUTH_FORBIDDEN), (keys.registry, Code.AUTH_FORBIDDEN)):
+        epoch = 1 if signer is keys.mission_owner else None
+        raw = signed_command(signer, history_resume, organization.organization_id, payload, epoch)
+        assert refusal_of(await authority.answer(raw)).code is code
+    elsewhere = signed_command(keys.operator, history_resume, group_name(0), payload)
+    assert refusal_of(await authority.answer(elsewhere)).code is not None
+    abandoned = resumption(organization, organization.incarnation, abandoned=[organization.incarnation])
+    assert refusal_of(await authority.answer(abandoned)).code is Code.INVALID_COMMAND
+    assert len(await incarnations(database_url)) == 1
+
+
+async def test_in_doubt_nothing_but_the_decision_is_accepted(
+    authority: InProcessAuthority, organization: Organization, database_url: str
+) -> None:
+    """RULE-16: a Command waits, retryable; a Receipt is still told; the decision ends the doubt."""
+    accepted = post(organization)
+    await authority.receipt(accepted)
+    authority.office.history_fault = "the database lost commits"
+    waiting = refusal_of(await authority.answer(post(organization)))
+    assert (waiting.code, waiting.retryable) == (Code.BACKPRESSURE, True)
+    await authority.receipt(accepted)
+    await authority.receipt(resumption(organization, organization.incarnation))
+    assert len(await incarnations(database_url)) == 2
+
+
+async def test_what_speaks_against_a_database(
+    authority: InProcessAuthority, organization: Organization, database_url: str, nats_url: str
+) -> None:
+    """RULE-16: another cluster, another timeline, a stream beyond the log, a forgotten incarnation: each is named."""
+    broker = await connect_broker(nats_url, name="test-examine")
+    connection = await connect(database_url, name="test-examine")
+    consumers = BrokerConsumers(broker)
+    identity = organization.organization_id
+    try:
+        sound = await examine_history(connection, consumers, identity)
+        assert (sound.identity_fault, sound.stream_fault) == (None, None)
+        await make_stream(broker, identity, ShardId(1), organization.incarnation, first=50)
+        ahead = await examine_history(connection, consumers, identity)
+        assert "stream of shard 1 ends at 49" in str(ahead.stream_fault)
+        await make_stream(broker, identity, ShardId(2), "f" * 32, first=1)
+        assert (await examine_history(connection, consumers, identity)).forgotten == ("f" * 32,)
+        await run_sql(
+            database_url,
+            "CREATE OR REPLACE FUNCTION weavehold_timeline() RETURNS integer LANGUAGE sql AS 'SELECT 9'",
+        )
+        promoted = await examine_history(connection, consumers, identity)
+        assert promoted.was_promoted
+        assert "timeline 9" in str(promoted.identity_fault)
+    finally:
+        await connection.close()
+        await broker.close()
+
+
+async def make_stream(broker: Any, organization_id: str, shard_id: ShardId, incarnation: str, first: int) -> None:
+    """A stream as a relay makes it, beginning at `first`."""
+    name = subjects.stream_name(organization_id, shard_id, incarnation)
+    config = {"name": name, "subjects": [subjects.shard_events(organization_id, shard_id)], "first_seq": first}
+    answer = await broker.request(f"$JS.API.STREAM.CREATE.{name}", json.dumps(config | {"storage": "file"}).encode())
+    assert "error" not in json.loads(answer.data)
+
+
+@pytest.mark.parametrize(
+    ("on_failover", "held"), [(OnFailover.HOLD, True), (OnFailover.TRUST, False), (OnFailover.RESUME, False)]
+)
+async def test_a_failover_is_decided_beforehand(
+    authority: InProcessAuthority,
+    organization: Organization,
+    database_url: str,
+    nats_url: str,
+    on_failover: OnFailover,
+    held: bool,
+) -> None:
+    """RULE-16: on a later timeline the authority holds, trusts synchronous replication, or resumes by itself."""
+    broker = await connect_broker(nats_url, name="test-guard")
+
+    async def submit(raw: bytes) -> bytes:
+        return encode_receipt(msgspec_json.encode(await authority.receipt(raw)))
+
+    guard = HistoryGuard(authority.office, authority.pool, BrokerConsumers(broker), submit, on_failover)
+    running = asyncio.create_task(guard.run(lambda: None))
+    try:
+        connection = await guard.admit(await authority.connected())
+        await connection.close()
+        assert authority.office.history_fault is None
+        await run_sql(
+            database_url,
+            "CREATE OR REPLACE FUNCTION weavehold_timeline() RETURNS integer LANGUAGE sql AS 'SELECT 9'",
+        )
+        connection = await guard.admit(await authority.connected())
+        await connection.close()
+        async with asyncio.timeout(60):
+            while (authority.office.history_fault is not None) is not held:
+                await asyncio.sleep(0.05)
+        assert len(await incarnations(database_url)) == (2 if on_failover is OnFailover.RESUME else 1)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await broker.close()
+
+
+async def test_incarnations_are_immutable(database_url: str, organization: Organization) -> None:
+    """RULE-16: what an incarnation was founded on is never rewritten."""
+    del organization
+    with pytest.raises(psycopg.errors.RestrictViolation):
+        await run_sql(database_url, "UPDATE incarnation SET timeline = 9")
