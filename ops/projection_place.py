@@ -10,7 +10,8 @@ from msgspec import Struct
 from ops.embedded.directory import StackDirectory
 from ops.embedded.environment import stack_variables
 from ops.projection_file import NotAProjection, OpenedProjection, consumer_of, open_projection
-from projections.mission_board.consumer import MissionBoard
+from projections.consumer import Consumer
+from projections.listing import server_consumers
 from projections.store.postgres import enter_schema, list_projections, postgres_dialect, schema_of
 from projections.store.sql_transaction import SqlTransaction
 from services.process.database import connection_string
@@ -68,21 +69,24 @@ def _open_schema(place: ProjectionSchema) -> Iterator[OpenedProjection]:
         raise NotAProjection(f"{place} cannot be read as a projection: {str(fault).strip()}") from fault
 
 
-def board_place(directory: Path, variables: Mapping[str, str] | None = None) -> ProjectionPlace:
-    """Where the mission board lies, by the environment and the stack of a directory; it need not be there.
+def place_of_consumer(
+    consumer: Consumer, directory: Path, variables: Mapping[str, str] | None = None
+) -> ProjectionPlace:
+    """Where a consumer of the server's side lies, by the environment and a directory's stack; it need not be there.
 
     `variables` are, if given, those that the projector was told. Raises SettingsFault.
     """
     environment = Environment(stack_variables(directory) if variables is None else variables)
-    settings, board = _settings(environment, directory), MissionBoard()
+    settings = _settings(environment, directory)
     if settings.database_url is None:
-        return settings.file_of(board)
-    return ProjectionSchema(settings.database_url, schema_of(board, _organization_id(environment)))
+        return settings.file_of(consumer)
+    return ProjectionSchema(settings.database_url, schema_of(consumer, _organization_id(environment)))
 
 
 def place_called(called: str, directory: Path) -> ProjectionPlace:
-    """The projection that somebody names: `mission_board` wherever it lies, or a SQLite file. Raises SettingsFault."""
-    return board_place(directory) if called == MissionBoard.name else Path(called)
+    """The projection that somebody names: a consumer's wherever it lies, or a SQLite file. Raises SettingsFault."""
+    named = next((consumer for consumer in server_consumers() if consumer.name == called), None)
+    return Path(called) if named is None else place_of_consumer(named, directory)
 
 
 def projection_places(directory: Path) -> list[ProjectionPlace]:

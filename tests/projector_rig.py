@@ -15,7 +15,7 @@ from contracts.identifiers import ShardId
 from contracts.payloads.message import MessagePost
 from ops.embedded.http_probe import probe
 from ops.projection_file import NotAProjection
-from ops.projection_place import board_place, open_place
+from ops.projection_place import open_place, place_of_consumer
 from projections.digest import projection_digests
 from projections.history import place_of
 from projections.mission_board.consumer import MissionBoard
@@ -111,12 +111,12 @@ class Board:
     def __init__(self, planted: PlantedMissions, folder: Path, database_url: str | None = None) -> None:
         self.planted = planted
         self.folder = folder
-        self.settings = {"WEAVEHOLD_PROJECTIONS_DIR": str(folder)}
+        self.settings = {"WEAVEHOLD_PROJECTIONS_DIR": str(folder), "WEAVEHOLD_PROJECTIONS": MissionBoard.name}
         if database_url is not None:
             self.settings["WEAVEHOLD_PROJECTION_STORE"] = "postgres"
             self.settings["WEAVEHOLD_PROJECTION_DATABASE_URL"] = database_url
         organization = {"WEAVEHOLD_ORGANIZATION": planted.operator.organization_id}
-        self.place = board_place(folder.parent, self.settings | organization)
+        self.place = place_of_consumer(MissionBoard(), folder.parent, self.settings | organization)
         self._port_file = folder.with_name(f"{folder.name}.port")
 
     def process(self, kill_at: str | None = None, **variables: str) -> Process:
@@ -205,6 +205,11 @@ class Board:
         port = int(self._port_file.read_text()) if self._port_file.exists() else None
         answer = await probe(port, "/readyz") if port else None
         return answer[1] if answer else None
+
+    async def dependency(self, name: str):
+        """What `/readyz` says of the board's `projection` or `delivery`: state and detail; empty without an answer."""
+        answer = await self.readiness()
+        return answer["dependencies"].get(f"{name}:{MissionBoard.name}", {}) if answer else {}
 
     async def ready(self) -> bool:
         """Whether the running process says that it is ready: its delivery is provisioned."""

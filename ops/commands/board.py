@@ -13,19 +13,10 @@ from ops.cells import cell, line
 from ops.command_fault import CommandFault
 from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
+from ops.look_at_projection import StoppedGroup, look_at_projection
 from ops.output import JsonOption, print_result
-from ops.projection_file import NotAProjection
-from ops.projection_place import ProjectionPlace, board_place, open_place
 from projections.mission_board.consumer import MissionBoard
 from projections.mission_board.read_board import BoardMission, read_board
-
-
-class StoppedGroup(Struct, frozen=True, kw_only=True, rename="camel"):
-    """A Group whose line does not move any more: the Event at `sequence` is not understood (PRJ-5)."""
-
-    group_id: str
-    sequence: int
-    reason: str
 
 
 class Board(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -52,34 +43,17 @@ def command(
       weavehold board
       weavehold board --group urn:weavehold:group:website --json
     """
-    board = _read(board_place(directory), group)
+    board = _read(directory, group)
     print_result(board, as_json=as_json, people=lambda console: _show(console, board))
 
 
-def _read(place: ProjectionPlace, group_id: str | None) -> Board:
+def _read(directory: Path, group_id: str | None) -> Board:
     """The board of one Group or of all. Raises CommandFault."""
-    if isinstance(place, Path) and not place.exists():
-        raise CommandFault(f"there is no {place}; run a projector (`weavehold up` does), or name its --directory")
-    try:
-        with open_place(place) as opened:
-            if opened.consumer.name != MissionBoard.name:
-                raise CommandFault(f"{place} holds a projection named {opened.consumer.name}, not the mission board")
-            missions = read_board(opened.snapshot)
-            stops = opened.snapshot.stops()
-    except NotAProjection as fault:
-        raise CommandFault(f"{fault}; run a projector with the same WEAVEHOLD_PROJECTION_… settings") from fault
-    missions = tuple(mission for mission in missions if group_id in (None, mission.group_id))
+    looked = look_at_projection(MissionBoard(), directory, group_id, read_board)
+    missions = tuple(mission for mission in looked.seen if group_id in (None, mission.group_id))
     if group_id is not None and not missions:
         raise CommandFault(f"the board has no Group {group_id}; check the ID, or wait until it is projected")
-    return Board(
-        organization_id=opened.organization_id,
-        missions=missions,
-        stopped=tuple(
-            StoppedGroup(group_id=stop.group_id, sequence=stop.sequence, reason=stop.reason)
-            for stop in stops
-            if group_id in (None, stop.group_id)
-        ),
-    )
+    return Board(organization_id=looked.organization_id, missions=missions, stopped=looked.stopped)
 
 
 def _show(console: Console, board: Board) -> None:

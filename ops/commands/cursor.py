@@ -45,7 +45,9 @@ def show(
     group: Annotated[str | None, typer.Option(help="Only this Group.")] = None,
     projection: Annotated[
         str | None,
-        typer.Option(help="mission_board, or a SQLite file, whose Cursors are compared with the authority."),
+        typer.Option(
+            help="A consumer, such as mission_board, or a SQLite file, to compare its Cursors with the authority."
+        ),
     ] = None,
     after: Annotated[str, typer.Option(help="Only Groups whose IDs come after this one.")] = "",
     limit: Annotated[int, typer.Option(min=1, max=groups_shown_max, help="Groups at most.")] = groups_shown_default,

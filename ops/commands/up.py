@@ -75,7 +75,7 @@ def command(
     projector: Annotated[
         bool | None,
         typer.Option(
-            "--projector/--no-projector", help="The mission board's process; by default beside authority and relay."
+            "--projector/--no-projector", help="The projections' process; by default beside authority and relay."
         ),
     ] = None,
     workers: Annotated[

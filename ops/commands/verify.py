@@ -24,7 +24,7 @@ from ops.verify.run import verify_all
 def command(
     projection: Annotated[
         list[str] | None,
-        typer.Option(help="SQLite file of a projection, or mission_board; by default all there are. May be repeated."),
+        typer.Option(help="A consumer, such as mission_board, or a SQLite file; by default all. May be repeated."),
     ] = None,
     stream: Annotated[bool, typer.Option("--stream/--no-stream", help="Compare the streams at the broker too.")] = True,
     directory: DirectoryOption = default_directory,

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import urllib.request
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -14,7 +15,8 @@ from contracts import subjects
 from contracts.identifiers import ShardId
 from ops.embedded.supervisor import Supervisor
 from ops.projection_file import NotAProjection
-from ops.projection_place import ProjectionPlace, board_place, open_place
+from ops.projection_place import ProjectionPlace, open_place, place_of_consumer
+from projections.mission_board.consumer import MissionBoard
 from services.process.database import Connection
 from services.process.statements import load
 
@@ -60,7 +62,7 @@ class Observatory:
 
     async def projected(self) -> Mapping[str, int]:
         """Group → the sequence up to which the mission board shows it; empty while there is no board."""
-        place = board_place(self._stack.directory.path, {**os.environ, **self._stack.variables()})
+        place = place_of_consumer(MissionBoard(), self._stack.directory.path, {**os.environ, **self._stack.variables()})
         return await asyncio.to_thread(_read_cursors, place)
 
     async def published(self, shard_id: ShardId) -> int:
@@ -82,7 +84,7 @@ class Observatory:
         }
 
     async def counters_of(self, service: str) -> Mapping[str, int]:
-        """Counters of a Worker or of the projector since its start, by name; empty when it does not answer."""
+        """Counters of a Worker or of the projector since its start, summed by name; empty when it does not answer."""
         port = self._stack.service(service).health_port
         if port is None:
             return {}
@@ -90,12 +92,12 @@ class Observatory:
             text = await asyncio.to_thread(_fetch, f"http://127.0.0.1:{port}/metrics")
         except OSError:
             return {}
-        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
-        return {
-            sample.name.removeprefix("weavehold_").removesuffix("_total"): int(sample.value)
-            for sample in samples
-            if sample.name.endswith("_total") and not sample.labels
-        }
+        counters: Counter[str] = Counter()
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                if sample.name.endswith("_total"):
+                    counters[sample.name.removeprefix("weavehold_").removesuffix("_total")] += int(sample.value)
+        return counters
 
 
 def _read_cursors(place: ProjectionPlace) -> Mapping[str, int]:

@@ -29,7 +29,7 @@ def worker(key_file: Path) -> ServiceSpec:
 
 
 def projector() -> ServiceSpec:
-    """The process that keeps the mission board, named `projector`; never told the database."""
+    """The process that keeps the projections of the server's side, named `projector`; never told the database."""
     return ServiceSpec(
         "projector", ("projector",), {"WEAVEHOLD_INSTANCE": "projector"}, withheld=("WEAVEHOLD_DATABASE_URL",)
     )

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from contracts import subjects
 from contracts.identifiers import SessionEpoch, organization_shard, token
-from projections.mission_board.consumer import MissionBoard
+from projections.listing import server_consumers
 from services.authority.provision_delivery import consumer_name, consumer_names
 from services.process.broker import own_inbox_prefix
 
@@ -81,7 +81,8 @@ def relay_permissions(organization_id: str) -> Permissions:
 
 def projector_permissions(organization_id: str, shard_count: int) -> Permissions:
     """Reads whole shards by consumers of its own, which it makes itself, and history by signed requests."""
-    names = [f"{MissionBoard.name}-{shard}" for shard in range(organization_shard + 1, shard_count + 1)]
+    shards = range(organization_shard + 1, shard_count + 1)
+    names = [f"{consumer.name}-{shard}" for consumer in server_consumers() for shard in shards]
     calls = ("INFO", "CREATE", "DELETE", "MSG.NEXT")
     return Permissions(
         publish=(

@@ -221,8 +221,7 @@ async def test_without_an_authority_it_waits_and_says_so(planted, board, nats_ur
     async with board.projecting(WEAVEHOLD_NATS_URL=nats_url):
 
         async def told():
-            answer = await board.readiness()
-            return answer is not None and answer["dependencies"].get("delivery", {}).get("state") == "failed"
+            return (await board.dependency("delivery")).get("state") == "failed"
 
         await until(told)
         answer = await board.readiness()
@@ -239,8 +238,7 @@ async def test_a_second_projector_waits_for_the_first(planted, projections_url, 
     async with second.projecting():
 
         async def told():
-            answer = await second.readiness()
-            return answer is not None and "another process" in answer["dependencies"]["projection"].get("detail", "")
+            return "another process" in (await second.dependency("projection")).get("detail", "")
 
         await until(told)
         for mission in planted.missions:
@@ -262,8 +260,7 @@ async def test_the_projection_s_database_dies(planted, private_postgres, tmp_pat
             await planted.post(mission, 2)
 
         async def told():
-            answer = await board.readiness()
-            return answer is not None and answer["dependencies"]["projection"]["state"] == "failed"
+            return (await board.dependency("projection")).get("state") == "failed"
 
         await until(told)
         await asyncio.to_thread(private_postgres.server.start)
