@@ -15,8 +15,8 @@ from projections.consumer import Consumer
 from projections.projection import Projection
 from projections.proof import SignatureProof
 from projections.run_consumer import ConsumerRun, default_bounds
-from projections.store import ProjectionStore, Transaction
-from projections.store.postgres import PostgresStore, StoreReplaced
+from projections.store import ProjectionStore, StoreReplaced, Transaction
+from projections.store.postgres import PostgresStore
 from services.agent.connect import Client
 from services.feed.report_progress import ProgressReport
 from services.feed.signed_history import SignedHistory
