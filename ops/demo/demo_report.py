@@ -5,6 +5,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ops.demo.inject_faults import Recovery
+from ops.demo.restore_drill import Restored
 from ops.verify.finding import Report
 
 
@@ -33,6 +34,7 @@ class DemoReport(Struct, frozen=True, kw_only=True, rename="camel"):
     duplicates_dropped: int
     gaps_filled: int
     recoveries: tuple[Recovery, ...]
+    restored: Restored | None
     verification: Report
     faults: tuple[str, ...]
     directory: str | None
@@ -58,6 +60,8 @@ def show_report(report: DemoReport, console: Console) -> None:
         time = "not recovered" if recovery.seconds is None else f"{recovery.seconds:.2f} s"
         recoveries.add_row(recovery.killed, time, recovery.until)
     console.print(recoveries)
+    if report.restored is not None:
+        _show_restored(report.restored, console)
     checks = Table("check", "examined", "findings", title="Verification")
     by_check = report.verification.by_check()
     for check in sorted({*report.verification.examined, *by_check}):
@@ -70,3 +74,15 @@ def show_report(report: DemoReport, console: Console) -> None:
     if report.directory is not None:
         console.print(f"kept: {report.directory}")
     console.print(f"{'PASS' if report.ok else 'FAIL'} after {report.seconds:.0f} s")
+
+
+def _show_restored(restored: Restored, console: Console) -> None:
+    table = Table("the database was set back", "after", title="Restore")
+    table.add_row("the authority held", f"{restored.held_seconds:.2f} s")
+    table.add_row(f"accepting in incarnation {restored.incarnation}", f"{restored.accepting_seconds:.2f} s")
+    table.add_row("every consumer had found its fork and rebuilt", f"{restored.rebuilt_seconds:.2f} s")
+    console.print(table)
+    forks = Table("consumer", "had applied", "found", "lost Events named", title="Forks")
+    for fork in restored.forks:
+        forks.add_row(fork.consumer, str(fork.seen_sequence), str(fork.found_sequence), str(len(fork.lost_event_ids)))
+    console.print(forks)

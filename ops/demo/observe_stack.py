@@ -17,7 +17,7 @@ from ops.embedded.supervisor import Supervisor
 from ops.projection_file import NotAProjection
 from ops.projection_place import ProjectionPlace, open_place, place_of_consumer
 from projections.mission_board.consumer import MissionBoard
-from services.process.database import Connection
+from services.process.database import Connection, connect
 from services.process.statements import load
 
 metrics_seconds_max: Final = 3.0
@@ -37,6 +37,15 @@ class Observatory:
         self._broker = broker
         self._organization_id = stack.organization.organization_id
 
+    async def reconnect(self) -> None:
+        """Look at the database by a new connection: the server behind the old one is gone."""
+        await self._database.close()
+        self._database = await connect(self._stack.database_url, name="weavehold-demo")
+
+    async def close(self) -> None:
+        """Give the database's connection up."""
+        await self._database.close()
+
     async def _rows(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
         asked = {"organization_id": self._organization_id, **parameters}
         return await (await self._database.execute(_sql[statement], asked)).fetchall()
@@ -49,6 +58,10 @@ class Observatory:
     async def log_heads(self) -> dict[ShardId, int]:
         """Position of the last Event of each shard's log."""
         return {ShardId(shard): int(head) for shard, head in await self._rows("read_log_heads")}
+
+    async def group_ends(self, group_ids: Sequence[str]) -> dict[str, int]:
+        """Sequence of the last Event of each of these Groups."""
+        return {group: int(end) for group, end in await self._rows("read_group_ends", group_ids=list(group_ids))}
 
     async def position_of(self, event_id: str) -> tuple[ShardId, int] | None:
         """Where an Event stands in the log."""
@@ -67,9 +80,10 @@ class Observatory:
 
     async def published(self, shard_id: ShardId) -> int:
         """Last position in a shard's stream; 0 while there is no stream or no answer."""
-        stream = subjects.stream_name(self._organization_id, shard_id, self._stack.organization.incarnation)
         if not self._broker.is_connected:
             return 0
+        [(incarnation,)] = await self._rows("read_incarnation")
+        stream = subjects.stream_name(self._organization_id, shard_id, incarnation)
         try:
             jetstream = self._broker.jetstream(timeout=broker_seconds_max)
             return (await jetstream.stream_info(stream)).state.last_seq

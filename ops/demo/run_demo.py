@@ -2,7 +2,8 @@
 
 The stack is started, Agents are registered, every Mission of the files runs with its Workers as real processes. Worker,
 relay, authority and broker are killed with -9 on the way, and the broker's store is wiped once. When the Missions are
-approved and every Event is published and applied, verification compares log, state, receipts and streams.
+approved and every Event is published and applied, the database is set back to an earlier copy, and the history goes on
+in a new incarnation. At the end verification compares log, state, receipts and streams.
 """
 
 import asyncio
@@ -13,6 +14,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
+from ops.command_fault import CommandFault
 from ops.demo.conduct_mission import ConductFault
 from ops.demo.demo_report import DemoReport, MissionOutcome
 from ops.demo.inject_faults import FaultPlan
@@ -20,6 +22,7 @@ from ops.demo.mission_documents import agent_id
 from ops.demo.mission_tables import MissionFile
 from ops.demo.observe_stack import Observatory
 from ops.demo.prepare_demo import Cast, agents_of, prepare_demo
+from ops.demo.restore_drill import DrillFault, Restored, RestoreDrill
 from ops.demo.show_progress import Progress
 from ops.embedded.services import projector, standard_services
 from ops.embedded.supervisor import StackOptions, Supervisor
@@ -49,10 +52,14 @@ async def run_demo(files: Sequence[MissionFile], directory: Path, progress: Prog
         cast = await prepare_demo(stack, files, progress.tell, closing)
         progress.follow(cast.conductors)
         connection = await database.connect(stack.database_url, name="weavehold-demo")
-        closing.push_async_callback(connection.close)
-        demo = Demo(stack, cast, Observatory(stack, connection, cast.owner.connection), progress)
+        observatory = Observatory(stack, connection, cast.owner.connection)
+        closing.push_async_callback(observatory.close)
+        demo = Demo(stack, cast, observatory, progress)
         faults = await demo.run_missions()
         faults += await demo.wait_quiet()
+        if not faults:
+            faults += await demo.set_back(files[0])
+            faults += await demo.wait_quiet()
         verification = await verify_all(
             stack.database_url,
             stack.organization.organization_id,
@@ -74,6 +81,8 @@ class Demo:
         self._observatory = observatory
         self._progress = progress
         self._plan = FaultPlan(stack, observatory, cast.conductors, cast.workers)
+        self._drill = RestoreDrill(stack, observatory, cast.owner)
+        self._restored: Restored | None = None
 
     async def run_missions(self) -> list[str]:
         """All Missions to their approval, with the kills on the way; reasons why it failed."""
@@ -92,6 +101,16 @@ class Demo:
                 raise others from None
             return [str(fault) for fault in faults.exceptions] if faults else []
         return [f"{recovery.killed} did not recover" for recovery in self._plan.recoveries if recovery.seconds is None]
+
+    async def set_back(self, file: MissionFile) -> list[str]:
+        """The database set back, and how the history goes on; reasons why it failed."""
+        try:
+            self._restored = await self._drill.run(file, self._progress.tell)
+        except (DrillFault, CommandFault) as fault:
+            return [f"the database was set back: {fault}"]
+        finally:
+            await self._observatory.reconnect()
+        return []
 
     async def wait_quiet(self) -> list[str]:
         """Until everything accepted is published, and applied by board and Workers; what is still missing."""
@@ -113,7 +132,8 @@ class Demo:
             await asyncio.sleep(quiet_look_seconds)
 
     async def _outcomes(self) -> list[MissionOutcome]:
-        applied = await self._observatory.applied([conductor.mark.group_id for conductor in self._conductors])
+        groups = [conductor.mark.group_id for conductor in self._conductors]
+        applied, ends = await self._observatory.applied(groups), await self._observatory.group_ends(groups)
         projected = await self._observatory.projected()
         return [
             MissionOutcome(
@@ -121,7 +141,7 @@ class Demo:
                 mission_id=conductor.mark.mission_id,
                 group_id=conductor.mark.group_id,
                 state=conductor.view.state.mission.state.value if conductor.view.state.exists else "not created",
-                events=conductor.view.state.sequence,
+                events=ends.get(conductor.mark.group_id, 0),
                 applied={name: applied.get((conductor.mark.group_id, agent_id(name)), 0) for name in conductor.workers}
                 | {"mission board": projected.get(conductor.mark.group_id, 0)},
             )
@@ -150,6 +170,7 @@ class Demo:
             duplicates_dropped=counters["duplicates_dropped"],
             gaps_filled=counters["gaps_filled"],
             recoveries=tuple(self._plan.recoveries),
+            restored=self._restored,
             verification=verification,
             faults=tuple(faults),
             directory=None if kept is None else str(kept),

@@ -146,7 +146,7 @@ async def read_facts(
         clock = await connection.execute(sql.read_clock)
         fences = await connection.execute(sql.read_shard_fences, asked | {"shard_ids": SmallintColumn(needs.shard_ids)})
         settled = await connection.execute(sql.read_last_moment if needs.ends_keys else sql.read_registry_moment, asked)
-        incarnation = await connection.execute(sql.read_current_incarnation, asked)
+        incarnation = await connection.execute(sql.read_founded_incarnation, asked)
         lock_agents = sql.lock_agents_exclusive if exclusive else sql.lock_agents_shared
         agents = await _unless_empty(connection, lock_agents, asked, agent_ids=TextColumn(needs.agent_ids))
         heads = await _unless_empty(

@@ -59,15 +59,19 @@ class HistoryGuard:
         pool: Pool,
         broker: BrokerConsumers,
         submit: Callable[[bytes], Awaitable[bytes]],
+        connected: asyncio.Event,
         on_failover: OnFailover,
     ) -> None:
-        """Until the first examination the history counts as in doubt. `submit` takes this process's own Commands."""
+        """Until the first examination the history counts as in doubt. `submit` takes this process's own Commands.
+
+        `connected` is set by whoever opens a connection otherwise: it may lead to another server.
+        """
         self._office = office
         self._pool = pool
         self._broker = broker
         self._submit = submit
         self._on_failover = on_failover
-        self._woken = asyncio.Event()
+        self._woken = connected
         self._judged = asyncio.Condition()
         self._asked = 0
         self._answered = 0

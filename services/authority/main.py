@@ -72,8 +72,17 @@ log = get_log(__name__)
 class Authority:
     """Everything that one authority process holds while it runs."""
 
-    def __init__(self, process: ServiceProcess, broker: Client, pool: Pool, key: SigningKey, shard_count: int) -> None:
-        """`shard_count` counts the Group shards; `key` signs the Events."""
+    def __init__(
+        self,
+        process: ServiceProcess,
+        broker: Client,
+        pool: Pool,
+        key: SigningKey,
+        shard_count: int,
+        *,
+        connected: asyncio.Event,
+    ) -> None:
+        """`shard_count` counts the Group shards; `key` signs the Events; `connected` is set when the pool connects."""
         settings = process.settings
         environment = Environment()
         self.office = Office(
@@ -134,6 +143,7 @@ class Authority:
             pool,
             BrokerConsumers(broker),
             self.ingress.submit,
+            connected,
             OnFailover(environment.choice("WEAVEHOLD_ON_FAILOVER", tuple(each.value for each in OnFailover), "hold")),
         )
         process.health.add("history", self._history.check)
@@ -335,7 +345,13 @@ async def _serve(process: ServiceProcess) -> None:
         )
     _warn_of_readers(settings.signing_key_file)
     async with AsyncExitStack() as stack:
-        pool = await open_pool(settings.database_url, name="weavehold-authority", maximum=pool_connections_max)
+        connected = asyncio.Event()
+        pool = await open_pool(
+            settings.database_url,
+            name="weavehold-authority",
+            maximum=pool_connections_max,
+            on_connect=connected.set,
+        )
         stack.push_async_callback(pool.close)
         broker = await connect_broker(
             settings.nats_url,
@@ -347,7 +363,8 @@ async def _serve(process: ServiceProcess) -> None:
         stack.push_async_callback(broker.close)
         process.health.add_database(pool)
         process.health.add_broker(broker)
-        await Authority(process, broker, pool, key, await _shard_count(pool, settings.organization_id)).run()
+        shard_count = await _shard_count(pool, settings.organization_id)
+        await Authority(process, broker, pool, key, shard_count, connected=connected).run()
 
 
 def run() -> int:

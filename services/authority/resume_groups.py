@@ -77,7 +77,7 @@ class GroupResumer:
 
     async def _current(self, connection: AsyncConnection[Any]) -> Incarnation:
         asked = {"organization_id": self._office.organization_id}
-        [row] = await (await connection.execute(sql.read_current_incarnation, asked)).fetchall()
+        [row] = await (await connection.execute(sql.read_founded_incarnation, asked)).fetchall()
         return incarnation_of(row)
 
     async def _resume_shard(self, shard_id: ShardId, current: Incarnation, beat: Callable[[], None]) -> None:

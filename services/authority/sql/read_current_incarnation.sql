@@ -1,4 +1,4 @@
-SELECT i.incarnation, o.shard_count, i.epoch_base, i.reason, i.event_id
+SELECT i.incarnation, o.shard_count
 FROM incarnation i
 JOIN organization o USING (organization_id)
 WHERE i.organization_id = %(organization_id)s
