@@ -12,6 +12,9 @@ from contracts.canonical import canonical_bytes
 from projections.consumer import Consumer, Row, Value
 from projections.store import Transaction
 
+type PlainValue = str | int | None
+"""A column's value as JSON has it."""
+
 
 class GroupDigest(Struct, frozen=True, rename="camel"):
     """Digests compare only at the same place: `chain_hash` is lower-case hex, `digest` is `sha256:` and hex."""
@@ -48,8 +51,9 @@ def rows_digest(transaction: Transaction, consumer: Consumer, group_id: str) -> 
 
 
 def _encoded(columns: tuple[str, ...], row: Row) -> bytes:
-    return canonical_bytes({column: _plain(value) for column, value in zip(columns, row, strict=True)})
+    return canonical_bytes({column: plain(value) for column, value in zip(columns, row, strict=True)})
 
 
-def _plain(value: Value) -> str | int | None:
+def plain(value: Value) -> PlainValue:
+    """A column's value as JSON has it; bytes are lower-case hex."""
     return value.hex() if isinstance(value, bytes) else value

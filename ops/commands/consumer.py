@@ -1,4 +1,4 @@
-"""`weavehold consumer list`: the projections of a stack."""
+"""`weavehold consumer`: the projections of a stack, listed here; each other subcommand has a module of its own."""
 
 import asyncio
 from pathlib import Path
@@ -10,6 +10,7 @@ from rich.table import Table
 
 from ops.cells import cell, line
 from ops.command_fault import CommandFault
+from ops.commands import consumer_rebuild, consumer_verify
 from ops.consumers.list_consumers import ConsumerLine, list_consumers
 from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
@@ -25,6 +26,10 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Projections: what there is, whether it equals its history, and a rebuild beside the live version.",
 )
+
+
+app.command("verify")(consumer_verify.command)
+app.command("rebuild")(consumer_rebuild.command)
 
 
 @app.callback()

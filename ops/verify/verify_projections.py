@@ -1,7 +1,8 @@
 """Each projection against the fold of the log at its own Cursors, digest for digest (MWP-WRK-008, NEW-4)."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -98,19 +99,14 @@ async def _compare(
     report: Report,
 ) -> None:
     place = live.place
-    with tempfile.TemporaryDirectory(prefix="weavehold-verify-") as folder:
-        store = await SqliteStore.open(Path(folder) / "rebuilt.sqlite", live.consumer, organization_id)
-        try:
-            projection = Projection(store)
-            projection.visible_after = await _visible_after(connection, organization_id, live.consumer.variant, ends)
-            await rebuild(projection, LogHistory(connection, organization_id, ends), sorted(ends))
-            rebuilt = await store.read(lambda transaction: projection_digests(transaction, live.consumer))
-        except HistoryBroken as fault:
-            message = f"{live.consumer.name} in {place.name} cannot be rebuilt: {fault}"
-            report.add(Finding(check="projections", message=message))
-            return
-        finally:
-            await store.close()
+    try:
+        async with replay_beside(live.consumer, organization_id) as replayed:
+            await replay_to(replayed, connection, ends)
+            rebuilt = await replayed.store.read(lambda transaction: projection_digests(transaction, live.consumer))
+    except HistoryBroken as fault:
+        message = f"{live.consumer.name} in {place.name} cannot be rebuilt: {fault}"
+        report.add(Finding(check="projections", message=message))
+        return
     expected = {digest.group_id: digest.digest for digest in rebuilt}
     for digest in live.digests:
         report.count("projections")
@@ -119,6 +115,24 @@ async def _compare(
             report.add(
                 Finding(check="projections", message=message, group_id=digest.group_id, sequence=digest.sequence)
             )
+
+
+@asynccontextmanager
+async def replay_beside(consumer: Consumer, organization_id: str) -> AsyncIterator[Projection]:
+    """An empty projection in a file of its own, for the length of a block."""
+    with tempfile.TemporaryDirectory(prefix="weavehold-verify-") as folder:
+        store = await SqliteStore.open(Path(folder) / "replayed.sqlite", consumer, organization_id)
+        try:
+            yield Projection(store)
+        finally:
+            await store.close()
+
+
+async def replay_to(projection: Projection, connection: AsyncConnection[Any], ends: Mapping[str, Cursor]) -> None:
+    """Replay Groups from the log up to these places on it. Raises HistoryBroken."""
+    store = projection.store
+    projection.visible_after = await visible_after(connection, store.organization_id, store.consumer.variant, ends)
+    await rebuild(projection, LogHistory(connection, store.organization_id, ends), sorted(ends))
 
 
 def _read(place: ProjectionPlace, organization_id: str) -> _Live:
@@ -130,11 +144,11 @@ def _read(place: ProjectionPlace, organization_id: str) -> _Live:
         return _Live(place, opened.consumer, cursors, projection_digests(opened.snapshot, opened.consumer))
 
 
-async def _visible_after(
-    connection: AsyncConnection[Any], organization_id: str, member: str, ends: Mapping[str, Cursor]
+async def visible_after(
+    connection: AsyncConnection[Any], organization_id: str, member: str, group_ids: Iterable[str]
 ) -> dict[str, GroupSequence]:
     """Where a late member's history begins in each Group; nothing for a projection that is nobody's own."""
-    asked = {"organization_id": organization_id, "principal_id": member, "group_ids": list(ends)}
+    asked = {"organization_id": organization_id, "principal_id": member, "group_ids": list(group_ids)}
     cursor = await connection.execute(sql.read_memberships_of, asked, binary=True)
     starts: dict[str, GroupSequence] = {}
     for group_id, body in await cursor.fetchall():

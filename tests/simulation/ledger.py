@@ -19,6 +19,7 @@ class Ledger:
     version: Final = 1
     variant: Final = ""
     kinds: Final = None
+    intent_tables: Final[frozenset[str]] = frozenset()
 
     def __init__(self, owner: str) -> None:
         self.name = f"ledger_{owner}"

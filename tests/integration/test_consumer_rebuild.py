@@ -1,0 +1,227 @@
+"""Projections rebuilt beside their live version on a real stack: exchanged whole or not at all, whatever is killed."""
+
+import asyncio
+import json
+import os
+import secrets
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import asynccontextmanager, closing
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import pytest
+import pytest_asyncio
+
+from ops.command_fault import CommandFault, UsageFault
+from ops.consumers.find_projection import find_projection
+from ops.consumers.green import green_beside
+from ops.consumers.rebuild_consumer import Means, rebuild_consumer
+from ops.consumers.steady_history import Patience, SteadyHistory
+from ops.consumers.verify_consumer import verify_consumer
+from projections.exchange_groups import Standing
+from projections.history import HistoryUnavailable
+from projections.proof import SignatureProof
+from services.agent.connect import connect
+from services.feed.signed_history import SignedHistory
+from services.feed.trust_anchors import load_anchors
+from services.feed.trusted_keys import TrustedKeys
+from services.process.database import connect as open_database
+from tests.agent_rig import patient, running_stack, shared_organization_of
+from tests.conftest import create_database, drop_database
+from tests.projector_rig import Board, PlantedMissions, shards
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def planted(postgres_server, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("stack")
+    async with shared_organization_of(postgres_server, folder) as shared, running_stack(*shared, folder) as stack:
+        await stack.register("editor")
+        coordinator = await stack.client("editor")
+        await coordinator.open_session()
+        identity, keys = stack.organization.organization_id, stack.organization.keys
+        async with connect(stack.nats_url, identity, keys.operator, policy=patient) as operator:
+            missions = PlantedMissions(stack, coordinator, operator)
+            for shard in shards:
+                await missions.plant(shard)
+            await missions.post(missions.missions[0], 3)
+            yield missions
+
+
+@pytest.fixture
+def projections_url(postgres_server):
+    """A database for projections alone."""
+    name = f"projections_{secrets.token_hex(6)}"
+    yield create_database(postgres_server, name)
+    drop_database(postgres_server, name)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def board(request, planted, tmp_path):
+    """A board in each kind of store."""
+    url = request.getfixturevalue("projections_url") if request.param == "postgres" else None
+    return Board(planted, tmp_path / "projections", url)
+
+
+def command(board, *arguments, module="ops.cli", **variables):
+    """Run a subcommand that is told where the board lies; its exit code, its object, and what it said on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-m", module, "consumer", *arguments, "--json", "--directory", str(board.folder.parent)],
+        env={**os.environ, **board.planted.stack.variables, **board.settings, **variables},
+        capture_output=True,
+        timeout=90,
+        check=False,
+        text=True,
+    )
+    return done.returncode, json.loads(done.stdout) if done.stdout else None, done.stderr
+
+
+def write(board, statement):
+    """Change the board behind everybody's back."""
+    if isinstance(board.place, Path):
+        with closing(sqlite3.connect(board.place)) as database, database:
+            database.execute(statement)
+    else:
+        with psycopg.connect(board.place.url, options=f"-c search_path={board.place.schema}") as database:
+            database.execute(statement)
+
+
+@asynccontextmanager
+async def means_of(board, source=None, patience=None):
+    """What a rebuild in this process works with."""
+    stack, operator = board.planted.stack, board.planted.operator
+    organization = stack.organization.organization_id
+    anchors = load_anchors(stack.organization.keys_directory / "anchors.json").of(organization)
+    history = SteadyHistory(source or SignedHistory(operator.history), None, patience or Patience())
+    async with await open_database(stack.variables["WEAVEHOLD_DATABASE_URL"], name="test") as database:
+        proof = SignatureProof(TrustedKeys(operator.history, anchors))
+        yield Means(history, proof, database, organization, lambda _: None)
+
+
+async def rebuilt(board, *group_ids, source=None, patience=None):
+    """Rebuild the board in this process."""
+    async with means_of(board, source, patience) as means:
+        return await rebuild_consumer(board.place, group_ids, means)
+
+
+async def verified(board, *group_ids):
+    async with means_of(board) as means:
+        return await verify_consumer(means.database, means.organization_id, board.place, group_ids)
+
+
+async def filled(board):
+    """A board at every head, whose process has ended."""
+    async with board.projecting():
+        await board.settled()
+
+
+async def test_a_rebuild_beside_a_projector_at_work(planted, board):
+    """PRJ-4, RULE-22, NEW-4, OPS-2: while Events flow; the projector goes on by itself and loses nothing."""
+    mission, enough = planted.missions[1], asyncio.Event()
+    async with board.projecting() as process:
+        await board.settled()
+        before = board.missions()[mission.group_id].message_count
+        posting = asyncio.create_task(planted.post_until(enough, mission))
+        code, report, told = await asyncio.to_thread(command, board, "rebuild", "mission_board", "--rate", "5000")
+        assert code == 0, (report, told)
+        assert {group["groupId"] for group in report["groups"]} == {each.group_id for each in planted.missions}
+        assert "rebuilding mission_board: 2 of 2 Groups" in told
+        assert (await verified(board)).ok
+        enough.set()
+        posted = await posting
+        await board.settled()
+        assert board.missions()[mission.group_id].message_count == before + posted
+        assert "projection_exchanged" in process.log.read_text()
+
+
+async def test_killed_at_named_points(planted, board):
+    """PRJ-4, RULE-22: kill -9 while green fills, inside the exchange, after it: old or new, and it goes on."""
+    await filled(board)
+    write(board, "UPDATE mission_board_mission SET title = 'tampered'")
+    titles = []
+    for point in ("replayed", "inside", "exchanged"):
+        asked = ("rebuild", "mission_board")
+        code, _, told = await asyncio.to_thread(
+            partial(command, board, *asked, module="tests.killed_rebuild", WEAVEHOLD_TEST_KILL_AT=point)
+        )
+        assert code == -signal.SIGKILL, told
+        titles.append({mission.title for mission in board.missions().values()})
+        assert green_beside(board.place).is_there()
+    assert titles == [{"tampered"}, {"tampered"}, {"Small"}]
+    await planted.post(planted.missions[0])
+    report = await rebuilt(board)
+    assert report.resumed
+    assert not green_beside(board.place).is_there()
+    assert board.cursors() == await planted.heads()
+    await board.settled()
+
+
+async def test_a_changed_row_is_named_and_repaired(planted, board):
+    """NEW-4, PRJ-4: verify names table, key and both values; a rebuild of that Group alone repairs it."""
+    await filled(board)
+    changed, other = (mission.group_id for mission in planted.missions)
+    write(board, f"UPDATE mission_board_mission SET title = 'x' WHERE group_id = '{changed}'")
+    write(board, f"DELETE FROM mission_board_member WHERE group_id = '{changed}' AND member_type = 'agent'")
+    report = await verified(board)
+    assert not report.ok
+    verdicts = {verdict.group_id: verdict.problem for verdict in report.groups}
+    assert (verdicts[changed], verdicts[other]) == ("2 rows differ from the replay", None)
+    deleted, titled = report.differences
+    assert (deleted.table, deleted.live, deleted.replayed["role"]) == ("mission_board_member", None, "coordinator")
+    assert (titled.table, titled.key) == ("mission_board_mission", {"group_id": changed})
+    assert (titled.live, titled.replayed) == ({"title": "x"}, {"title": "Small"})
+    exchanged = await rebuilt(board, changed)
+    [group] = exchanged.groups
+    assert (group.group_id, group.live, group.equal) == (changed, Standing.LEVEL, False)
+    code, report, _ = await asyncio.to_thread(command, board, "verify", "mission_board")
+    assert (code, report["ok"], len(report["groups"])) == (0, True, len(planted.missions))
+    code, listed, _ = await asyncio.to_thread(command, board, "list")
+    [line] = [each for each in listed["consumers"] if each["name"] == "mission_board"]
+    assert (line["state"], line["groups"], line["behind"]) == ("live", len(planted.missions), 0)
+
+
+class Away:
+    """A source that is away after some pages, unless asked to be patient."""
+
+    def __init__(self, inner, pages):
+        self._inner = inner
+        self.pages = pages
+
+    async def page(self, group_id, after, limit):
+        self.pages -= 1
+        if self.pages < 0:
+            raise HistoryUnavailable("the authority is away")
+        return await self._inner.page(group_id, after, limit)
+
+    async def heads(self, group_ids):
+        return await self._inner.heads(group_ids)
+
+
+async def test_the_authority_goes_away(planted, board):
+    """PRJ-4: after bounded attempts it ends with words, live unchanged; run again, it goes on from its own Cursors."""
+    await filled(board)
+    before = board.cursors()
+    source = Away(SignedHistory(planted.operator.history), pages=1)
+    with pytest.raises(CommandFault, match=r"the authority is away.*run it again to go on"):
+        await rebuilt(board, source=source, patience=Patience(attempts_max=2, backoff_seconds_max=0.01))
+    assert board.cursors() == before
+    report = await rebuilt(board)
+    assert report.resumed
+    assert report.events < sum(cursor.sequence for cursor in before.values())
+    await board.settled()
+
+
+async def test_two_rebuilds_at_once_and_names_that_are_none(planted, board):
+    """PRJ-4, OPS-2: the second is refused; an unknown Group or projection is named."""
+    await filled(board)
+    with green_beside(board.place).held(), pytest.raises(CommandFault, match="another rebuild of"):
+        await rebuilt(board)
+    with pytest.raises(CommandFault, match="has no Group urn:weavehold:group:none; check the ID"):
+        await rebuilt(board, "urn:weavehold:group:none")
+    with pytest.raises(UsageFault, match="there is no projection nobody"):
+        find_projection("nobody", board.folder.parent)
