@@ -35,6 +35,13 @@ class Principal(Struct, frozen=True, gc=False):
     id: str
 
 
+class EventCause(Struct, frozen=True, gc=False):
+    """What made it happen: `command`, `event`, `timer` or `policy`, and its ID; that of a Command is its action's."""
+
+    type: str
+    id: str
+
+
 class EventExtension(Struct, frozen=True, gc=False):
     """One extension; `data` stays as it came until somebody reads it."""
 
@@ -64,6 +71,7 @@ class LoggedEvent(Struct, frozen=True, gc=False, rename="camel"):
     aggregate_revision: int
     kind: str
     actor: Principal
+    cause: EventCause
     occurred_at: str
     payload: Raw
     extensions: dict[str, EventExtension]
