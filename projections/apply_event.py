@@ -138,6 +138,7 @@ def _apply(
     note: DeliveryNote,
 ) -> Applied:
     stopped = {stop.group_id for stop in transaction.stops()}
+    silences = transaction.silences()
     runs: dict[str, GroupRun] = {}
     for arrival in arrivals:
         group_id = arrival.mark.group_id
@@ -145,6 +146,7 @@ def _apply(
         if run is None:
             visible_after = rules.visible_after.get(group_id, GroupSequence(0))
             run = GroupRun(group_id, transaction.cursor(group_id), visible_after, group_id in stopped)
+            run.silent_until = silences.get(group_id)
             runs[group_id] = run
         run.meet(transaction, arrival, store.organization_id)
     if rules.asks_first and rules.proof is not None:
@@ -173,7 +175,7 @@ def _apply_run(
     if doubt is not None:
         run.drop_next()
         applied.unproven.append(Unproven(run.group_id, run.reaches, doubt.reason, doubt.for_now))
-    statements, intents, stop = _evolve(consumer, run.next, rules.keep_intents)
+    statements, intents, stop = _evolve(consumer, run.next, (run.silent_until or 0) if rules.keep_intents else None)
     if stop is not None:
         run.cut_next(stop.sequence)
         transaction.stop(stop)
@@ -184,6 +186,8 @@ def _apply_run(
         last = run.next[-1].mark
         after = Cursor(last.incarnation, last.group_id, last.sequence, last.chain_hash)
         advance_cursor(transaction, run.before, after)
+        if run.silent_until is not None and after.sequence >= run.silent_until:
+            transaction.end_silence(run.group_id)
         transaction.remember(run.group_id, [_remembered(arrival) for arrival in run.next[-remembered_pairs_max:]])
         applied.applied += len(run.next)
         applied.cursors.append(after)
@@ -195,9 +199,12 @@ def _apply_run(
 
 
 def _evolve(
-    consumer: Consumer, arrivals: Iterable[Arrival], keep_intents: bool
+    consumer: Consumer, arrivals: Iterable[Arrival], intents_after: int | None
 ) -> tuple[list[Statement], list[Statement], Stop | None]:
-    """The statements of a run up to the first Event that cannot be understood, and why the Group stops there."""
+    """The statements of a run up to the first Event that cannot be understood, and why the Group stops there.
+
+    Intents are those of Events with a sequence above `intents_after`; None for none at all.
+    """
     statements: list[Statement] = []
     intents: list[Statement] = []
     kinds = consumer.kinds
@@ -209,7 +216,7 @@ def _evolve(
             complete = len(statements), len(intents)
             try:
                 statements += consumer.evolve(event)
-                if keep_intents:
+                if intents_after is not None and arrival.mark.sequence > intents_after:
                     intents += consumer.intents(event)
             except (ValueError, LookupError, TypeError) as fault:
                 del statements[complete[0] :], intents[complete[1] :]

@@ -133,3 +133,4 @@ def _record(transaction: ExchangeTransaction, fork: Fork) -> None:
     transaction.record_fork(fork)
     transaction.count("forks", 1)
     transaction.settle_head(fork.group_id, fork.found.sequence)
+    transaction.keep_silent(fork.group_id, fork.found.sequence)

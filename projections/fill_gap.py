@@ -85,9 +85,7 @@ class HistoryBatch(Struct, frozen=True):
     head: Cursor
 
 
-async def fill_gap(
-    projection: Projection, source: HistorySource, group_id: str, *, keep_intents: bool = True
-) -> Filled:
+async def fill_gap(projection: Projection, source: HistorySource, group_id: str) -> Filled:
     """Bring one Group to its head. A stopped Group is left where it is.
 
     Raises HistoryUnavailable, HistoryRefused, and HistoryBroken for an answer that is no history.
@@ -98,7 +96,7 @@ async def fill_gap(
         cursor = await projection.cursor(group_id)
         reached = cursor.sequence if cursor else projection.visible_after.get(group_id, GroupSequence(0))
         try:
-            head = await _read_to_head(projection, source, group_id, reached, filled=filled, keep_intents=keep_intents)
+            head = await _read_to_head(projection, source, group_id, reached, filled)
         except HistoryRefused:
             if cursor is None or cursor.sequence >= projection.visible_after.get(group_id, 0):
                 raise
@@ -118,9 +116,7 @@ async def _read_to_head(
     source: HistorySource,
     group_id: str,
     reached: GroupSequence,
-    *,
     filled: Filled,
-    keep_intents: bool,
 ) -> Cursor | None:
     """Apply batches until the source has no more; None when the buffer moved the Cursor on: reading starts anew."""
     head: Cursor | None = None
@@ -129,7 +125,7 @@ async def _read_to_head(
             head = batch.head
             if not batch.arrivals:
                 break
-            applied = await projection.apply(batch.arrivals, keep_intents=keep_intents)
+            applied = await projection.apply(batch.arrivals)
             last = batch.arrivals[-1].mark.sequence
             held = await projection.apply_held(group_id, last)
             filled.events += applied.applied + held.applied

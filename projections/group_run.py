@@ -52,6 +52,8 @@ class GroupRun:
         self.questions: list[Question] = []
         self.duplicates = 0
         self.reaches = GroupSequence(0)
+        self.silent_until: GroupSequence | None = None
+        """Up to here its Events bring no intents (RULE-22)."""
         self._visible_after = visible_after
         self._held = stopped
 

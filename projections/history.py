@@ -20,6 +20,10 @@ class HistoryRefused(Exception):
     """The authority does not show this history to this Principal, or knows no such Group. Asking again is useless."""
 
 
+class GroupNotShown(HistoryRefused):
+    """There is no such Group, or it is not shown to this Principal: the authority's answer to both is the same."""
+
+
 class HistoryBroken(Exception):
     """The answer contradicts itself, its signature, or what the same source has said about the same history."""
 
@@ -27,8 +31,16 @@ class HistoryBroken(Exception):
 class HistorySource(Protocol):
     """Pages and heads of Groups, answered by the primary only (RULE-21).
 
-    Both raise HistoryUnavailable or HistoryRefused.
+    All raise HistoryUnavailable or HistoryRefused; a page of a Group that is not shown raises GroupNotShown.
     """
+
+    @property
+    def shows_all(self) -> bool:
+        """Whether every Group of the Organization is shown, as to a service: one that is not shown does not exist.
+
+        An Agent is not shown a Group that was lost, nor one that it is no member of any more: it cannot tell which.
+        """
+        ...
 
     async def page(self, group_id: str, after: GroupSequence, limit: int) -> GroupPage:
         """Up to `limit` Events with sequences above `after`; fewer when the page's bytes are bounded."""
@@ -36,6 +48,10 @@ class HistorySource(Protocol):
 
     async def heads(self, group_ids: Sequence[str]) -> Sequence[GroupHead]:
         """The heads of those of these Groups that exist and are visible; the others are left out."""
+        ...
+
+    async def incarnation(self) -> str:
+        """The incarnation that the authority accepts Events in now."""
         ...
 
 

@@ -4,9 +4,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from projections.fill_gap import fill_gap
+from contracts.cursor import Contact
+from projections.fill_gap import Filled, fill_gap
 from projections.group_run import Question
-from projections.history import HistoryBroken, HistorySource, HistoryUnavailable
+from projections.history import GroupNotShown, HistoryBroken, HistorySource, HistoryUnavailable
 from projections.projection import Projection
 from projections.settle_fork import settle_fork
 from projections.store import Fork
@@ -30,7 +31,8 @@ async def repair_group(
 ) -> Repaired:
     """Answer the question, if there is one, then fill to the head; a fork found on the way is followed (PRJ-3).
 
-    Raises HistoryUnavailable, HistoryRefused and HistoryBroken; the Group stays as far as it came.
+    A Group that was lost as a whole ends without rows. Raises HistoryUnavailable, HistoryRefused and HistoryBroken;
+    the Group stays as far as it came.
     """
     repaired = Repaired()
     for _ in range(repair_rounds_max):
@@ -39,8 +41,10 @@ async def repair_group(
             if fork is not None:
                 repaired.forks += (fork,)
                 _log.error("fork_recorded", consumer=projection.name, group_id=group_id, **_seen(fork))
+                if fork.found.sequence == 0:
+                    return repaired
             projection.buffer.discard(group_id)
-        filled = await fill_gap(projection, source, group_id, keep_intents=not repaired.forks)
+        filled = await _fill(projection, source, group_id, question)
         repaired.events += filled.events
         if (unproven := filled.unproven) is not None:
             fault = HistoryUnavailable if unproven.for_now else HistoryBroken
@@ -49,6 +53,20 @@ async def repair_group(
         if question is None:
             return repaired
     raise HistoryBroken(f"the history of {group_id} contradicts itself: {question} after {repaired}")
+
+
+async def _fill(projection: Projection, source: HistorySource, group_id: str, answered: Question | None) -> Filled:
+    """Fill to the head; where the Group is not shown any more that is the question, unless it was `answered` just now.
+
+    Raises as `fill_gap` does.
+    """
+    try:
+        return await fill_gap(projection, source, group_id)
+    except GroupNotShown:
+        cursor = await projection.cursor(group_id)
+        if answered is not None or cursor is None:
+            raise
+        return Filled(question=Question(Contact.UNKNOWN, cursor))
 
 
 def _seen(fork: Fork) -> dict[str, object]:

@@ -30,7 +30,7 @@ from projections.history import HistoryBroken, HistoryRefused, HistorySource, Hi
 from projections.projection import Projection
 from projections.pull import ConsumerGone, PullBounds, PullConsumer
 from projections.repairs import Repairs, RepairTimes
-from projections.shard_holes import catch_up, receive_unfiltered
+from projections.shard_holes import AnotherIncarnation, catch_up, receive_unfiltered
 from projections.store import EditionReplaced, StreamPosition
 from projections.watch_heads import HeadWatch
 from services.process.logs import get_log
@@ -98,7 +98,8 @@ class ConsumerRun:
         self._tasks: asyncio.TaskGroup
         self._repairs: Repairs
         self._watch: HeadWatch
-        self._foreign_incarnations: set[str] = set()
+        self._incarnations: set[str] = set()
+        """Those that were met: of each other one the authority is asked once where delivery goes on."""
         self._relay_epochs: dict[int, int] = {}
         self._attempts = 0
 
@@ -132,6 +133,7 @@ class ConsumerRun:
                 self._projections,
                 self._source,
                 self._repairs,
+                meet=self._meet,
                 announced=self._announced,
             )
             self._tasks.create_task(self._supervise(), name="provision-delivery")
@@ -172,6 +174,7 @@ class ConsumerRun:
     async def _adopt(self, provisioned: Provisioned) -> None:
         """Follow what is delivered now: visibility, announcements, and one pull per consumer."""
         self._provisioned = provisioned
+        self._incarnations.add(provisioned.incarnation)
         for projection in self._projections:
             projection.visible_after = {group.group_id: group.visible_after for group in provisioned.groups}
         await self._watch.follow(provisioned)
@@ -180,23 +183,31 @@ class ConsumerRun:
             self._pulls.pop(key).cancel()
         for key, delivery in wanted.items():
             if key not in self._pulls or self._pulls[key].done():
-                self._pulls[key] = self._tasks.create_task(self._pull(delivery), name=f"pull-{delivery.stream}")
+                self._pulls[key] = self._tasks.create_task(
+                    self._pull(delivery, provisioned.incarnation), name=f"pull-{delivery.stream}"
+                )
 
-    async def _pull(self, delivery: Delivery) -> None:
-        """Read one delivery until its consumer is gone."""
+    async def _pull(self, delivery: Delivery, incarnation: str) -> None:
+        """Read one delivery, whose positions are those of `incarnation`, until its consumer is gone."""
         pull = PullConsumer(self._client, delivery.stream, delivery.consumer, self._bounds.pull)
+        place = partial(StreamPosition, ShardId(delivery.shard_id), incarnation)
+        reconnects = int(self._client.stats["reconnects"])
         await pull.open()
         try:
             if not self._provisioned.filtered:
-                await self._compare_position(pull, delivery)
+                await self._compare_position(place(ShardPosition(await pull.acknowledged_position())))
             while True:
                 messages = await pull.next_batch()
                 self._beat()
                 self._attempts = 0
+                if int(self._client.stats["reconnects"]) != reconnects:
+                    # Whatever happened meanwhile, announcements of it were lost with the connection.
+                    reconnects = int(self._client.stats["reconnects"])
+                    self.refresh()
                 if messages:
                     delivered = read_delivered(messages)
                     for projection in self._projections:
-                        await self._receive(projection, delivery, delivered)
+                        await self._receive(projection, delivered, place(delivered.last))
                     await pull.acknowledge(messages[-1])
                     await self._notice(delivery, delivered)
         except ConsumerGone as fault:
@@ -206,19 +217,17 @@ class ConsumerRun:
         finally:
             await pull.close()
 
-    async def _compare_position(self, pull: PullConsumer, delivery: Delivery) -> None:
+    async def _compare_position(self, acknowledged: StreamPosition) -> None:
         """What the broker has seen acknowledged and a projection does not have will not be delivered again."""
-        acknowledged = self._position(delivery, await pull.acknowledged_position())
         for projection in self._projections:
             await self._until_answered(projection, partial(catch_up, projection, self._all_of_shards(), acknowledged))
 
-    async def _receive(self, projection: Projection, delivery: Delivery, delivered: Delivered) -> None:
-        """Apply a batch in one projection and see to what it leaves open."""
+    async def _receive(self, projection: Projection, delivered: Delivered, last: StreamPosition) -> None:
+        """Apply a batch that ends at `last` in one projection and see to what it leaves open."""
         if self._provisioned.filtered:
             note = DeliveryNote(pointers=tuple(delivered.pointers))
             self._follow_up(projection, await projection.receive(delivered.arrivals, note))
         else:
-            last = self._position(delivery, delivered.last)
             receiving = partial(receive_unfiltered, projection, self._all_of_shards(), delivered, last)
             await self._until_answered(projection, receiving)
         for group_id, sequence in delivered.pointers:
@@ -231,6 +240,8 @@ class ConsumerRun:
             try:
                 return self._follow_up(projection, await applying())
             except (HistoryUnavailable, HistoryRefused, HistoryBroken) as fault:
+                if isinstance(fault, AnotherIncarnation):
+                    self._meet(fault.incarnation)
                 attempt += 1
                 _log.warning("positions_not_fetched", consumer=projection.name, reason=str(fault), attempts=attempt)
             await asyncio.sleep(self._bounds.backoff(attempt))
@@ -249,13 +260,17 @@ class ConsumerRun:
         for stop in applied.stops:
             _log.error("group_stopped", consumer=projection.name, group_id=stop.group_id, reason=stop.reason)
 
+    def _meet(self, incarnation: str) -> None:
+        """Something bears the name of an incarnation: of one never met before the authority is asked (RULE-18)."""
+        if incarnation not in self._incarnations:
+            self._incarnations.add(incarnation)
+            _log.warning("incarnation_met", incarnation=incarnation, delivered=self._provisioned.incarnation)
+            self.refresh()
+
     async def _notice(self, delivery: Delivery, delivered: Delivered) -> None:
         """Messages that say something about the delivery itself (RULE-18): when in doubt, ask the authority."""
-        foreign = delivered.incarnations - self._foreign_incarnations - {self._provisioned.incarnation}
-        if foreign:
-            _log.error("foreign_incarnation", stream=delivery.stream, incarnations=sorted(foreign))
-            self._foreign_incarnations |= foreign
-            self.refresh()
+        for incarnation in sorted(delivered.incarnations):
+            self._meet(incarnation)
         known = self._relay_epochs.setdefault(delivery.shard_id, delivered.relay_epoch)
         if delivered.relay_epoch > known:
             self._relay_epochs[delivery.shard_id] = delivered.relay_epoch
@@ -265,9 +280,6 @@ class ConsumerRun:
             tokens = {subject.rpartition(".")[2] for _, subject in delivered.unreadable}
             groups = {group.group_id for group in self._provisioned.groups if token(group.group_id) in tokens}
             await self._watch.compare(groups)
-
-    def _position(self, delivery: Delivery, position: int) -> StreamPosition:
-        return StreamPosition(ShardId(delivery.shard_id), self._provisioned.incarnation, ShardPosition(position))
 
     def _all_of_shards(self) -> ShardHistory:
         if self._shards is None:

@@ -2,18 +2,31 @@
 
 Authoritative here: the authority's primary (RULE-21). An Event that differs from what was applied proves nothing by
 itself: it may come from a history that was given up. Only when the source's own history does not contain the Cursor is
-it a fork (PRJ-3). Then one transaction records what was seen and removes every row of the Group, so a crash leaves
-either the old rows with their Cursor, which will be found forked again, or none and a known head to fill up to.
+it a fork (PRJ-3). Then one transaction records what was seen, removes every row of the Group, and keeps that the Group
+is silent up to the head that was found, so a crash leaves either the old rows with their Cursor, which will be found
+forked again, or none, a known head to fill up to, and the same silence.
+
+A Group that the authority does not show any more may have been lost as a whole. That is believed only where it can be
+told from a Group that is merely hidden: by a source that shows all Groups, which confirms that it has none, in another
+incarnation than that of the Cursor. Otherwise the rows stay, and whoever asked is told why.
 """
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from contracts.bounds import replay_page_events_max
 from contracts.chain import ChainHash
-from contracts.cursor import Cursor
+from contracts.cursor import Cursor, cursor_start
 from contracts.identifiers import GroupSequence
+from contracts.timestamps import format_timestamp
 from projections.fill_gap import read_page
-from projections.history import HistoryBroken, HistoryRefused, HistorySource, HistoryUnavailable, place_of
+from projections.history import (
+    GroupNotShown,
+    HistoryBroken,
+    HistorySource,
+    HistoryUnavailable,
+    place_of,
+)
 from projections.projection import Projection
 from projections.proof import SignatureProof
 from projections.store import AppliedEvent, CursorMoved, Fork, Transaction
@@ -24,32 +37,42 @@ async def settle_fork(projection: Projection, source: HistorySource, group_id: s
 
     Raises as `find_fork` does, and CursorMoved when the Cursor moved meanwhile: ask again.
     """
-    cursor = await projection.cursor(group_id)
+    cursor, remembered = await projection.store.read(
+        lambda transaction: (transaction.cursor(group_id), transaction.all_remembered(group_id))
+    )
     if cursor is None:
         return None
-    remembered = await projection.store.read(lambda transaction: transaction.all_remembered(group_id))
-    fork = await find_fork(source, projection.proof, cursor, remembered)
+    hidden = projection.visible_after.get(group_id, GroupSequence(0))
+    comparable = [event for event in remembered if event.sequence > hidden]
+    fork = await find_fork(source, projection.proof, projection.store.organization_id, cursor, comparable)
     if fork is not None:
         await record_fork(projection, fork)
     return fork
 
 
 async def find_fork(
-    source: HistorySource, proof: SignatureProof | None, cursor: Cursor, remembered: Sequence[AppliedEvent]
+    source: HistorySource,
+    proof: SignatureProof | None,
+    organization_id: str,
+    cursor: Cursor,
+    remembered: Sequence[AppliedEvent],
 ) -> Fork | None:
     """The fork that a Cursor is on, or None when it stands on the authority's history. Nothing is written.
 
-    `remembered` are the Group's remembered Events. Raises HistoryUnavailable, HistoryRefused when the authority shows
-    no such Group, and HistoryBroken.
+    `remembered` are the Group's remembered Events, those that the source shows. Raises HistoryUnavailable,
+    HistoryRefused when the authority shows no such Group and it may exist all the same, and HistoryBroken.
     """
     group_id = cursor.group_id
     heads = await source.heads((group_id,))
-    if not heads:
-        raise HistoryRefused(f"the authority shows no Group {group_id}, of which {cursor.sequence} Events are applied")
-    found = place_of(heads[0])
-    if await _continues(source, proof, cursor, found):
-        return None
-    return Fork(group_id, cursor, found, await _lost(source, group_id, remembered, found))
+    if heads:
+        found = place_of(heads[0])
+        if await _continues(source, proof, cursor, found):
+            return None
+        lost, shared = await _compare(source, group_id, remembered, found)
+    else:
+        found = cursor_start(organization_id, group_id, await _incarnation_without(source, cursor))
+        lost, shared = tuple(remembered), GroupSequence(0)
+    return Fork(group_id, cursor, found, lost, shared, format_timestamp(datetime.now(UTC)))
 
 
 async def record_fork(projection: Projection, fork: Fork) -> None:
@@ -62,10 +85,29 @@ async def record_fork(projection: Projection, fork: Fork) -> None:
         transaction.count("forks", 1)
         transaction.reset_group(fork.group_id)
         transaction.note_head(fork.group_id, fork.found.sequence)
+        transaction.keep_silent(fork.group_id, fork.found.sequence)
 
     await projection.store.transaction(record)
     projection.buffer.discard(fork.group_id)
     projection.progress.forks += 1
+
+
+async def _incarnation_without(source: HistorySource, cursor: Cursor) -> str:
+    """The current incarnation, which has lost the Cursor's Group. Raises HistoryRefused when that is not certain."""
+    shown = f"the authority shows no Group {cursor.group_id}, of which {cursor.sequence} Events are applied"
+    if not source.shows_all:
+        raise GroupNotShown(
+            f"{shown}: either this Principal is no member any more, or the Group was lost; its rows stay"
+        )
+    try:
+        await source.page(cursor.group_id, GroupSequence(0), 1)
+    except GroupNotShown:
+        incarnation = await source.incarnation()
+    else:
+        raise HistoryUnavailable(f"{shown}, yet it has one")
+    if incarnation == cursor.incarnation:
+        raise GroupNotShown(f"{shown} in incarnation {incarnation}, which is still the current one; its rows stay")
+    return incarnation
 
 
 async def _continues(source: HistorySource, proof: SignatureProof | None, cursor: Cursor, found: Cursor) -> bool:
@@ -82,14 +124,14 @@ async def _continues(source: HistorySource, proof: SignatureProof | None, cursor
     return following[0].mark.previous_hash == cursor.chain_hash
 
 
-async def _lost(
+async def _compare(
     source: HistorySource, group_id: str, remembered: Sequence[AppliedEvent], found: Cursor
-) -> tuple[AppliedEvent, ...]:
-    """Those of the remembered Events that the authority's history does not contain."""
+) -> tuple[tuple[AppliedEvent, ...], GroupSequence | None]:
+    """Those of the remembered Events that the authority's history lacks, and the last sequence that both have."""
     if not remembered:
-        return ()
-    last = min(remembered[-1].sequence, found.sequence)
-    after = GroupSequence(remembered[0].sequence - 1)
+        return (), None
+    first, last = remembered[0].sequence, min(remembered[-1].sequence, found.sequence)
+    after = GroupSequence(first - 1)
     present: dict[GroupSequence, ChainHash] = {}
     while after < last:
         page = await source.page(group_id, after, min(replay_page_events_max, last - after))
@@ -98,4 +140,11 @@ async def _lost(
             break
         present |= {arrival.mark.sequence: arrival.mark.chain_hash for arrival in arrivals}
         after = arrivals[-1].mark.sequence
-    return tuple(event for event in remembered if present.get(event.sequence) != event.chain_hash)
+    common = [event.sequence for event in remembered if present.get(event.sequence) == event.chain_hash]
+    if len(common) == len(remembered):
+        raise HistoryUnavailable(f"the history of {group_id} changed while its head was compared")
+    # A chain hash binds everything before it: what follows a lost Event is lost.
+    lost = tuple(event for event in remembered if not common or event.sequence > common[-1])
+    if common:
+        return lost, common[-1]
+    return lost, GroupSequence(0) if first == 1 else None

@@ -8,7 +8,7 @@ from contracts.identifiers import ShardPosition
 from projections.apply_event import Applied, DeliveryNote
 from projections.arrival import Arrival, UnreadableEvent, read_arrival
 from projections.delivered import Delivered
-from projections.history import HistoryBroken, ShardHistory
+from projections.history import HistoryBroken, HistoryUnavailable, ShardHistory
 from projections.projection import Projection
 from projections.store import StreamPosition
 from services.process.logs import get_log
@@ -16,12 +16,21 @@ from services.process.logs import get_log
 _log = get_log(__name__)
 
 
+class AnotherIncarnation(HistoryUnavailable):
+    """The authority is in another incarnation than the stream: positions do not compare, delivery goes on elsewhere."""
+
+    def __init__(self, incarnation: str) -> None:
+        super().__init__(f"the history goes on in incarnation {incarnation}")
+        self.incarnation = incarnation
+
+
 async def receive_unfiltered(
     projection: Projection, shards: ShardHistory, delivered: Delivered, last: StreamPosition
 ) -> Applied:
     """Apply a batch of an unfiltered delivery that ends at `last`, and before it whatever is missing.
 
-    Raises HistoryUnavailable, HistoryRefused or HistoryBroken: the batch must not be acknowledged then.
+    Raises HistoryUnavailable (AnotherIncarnation too), HistoryRefused or HistoryBroken: the batch must not be
+    acknowledged then.
     """
     applied = await catch_up(projection, shards, _at(last, delivered.first - 1))
     events = dict(delivered.places)
@@ -61,6 +70,8 @@ async def _fetch(
 ) -> list[tuple[ShardPosition, Arrival]]:
     """One page of a shard's Events above `after`, up to `last`."""
     page = await shards.shard_page(after.shard_id, after.position)
+    if page.head.incarnation != after.incarnation:
+        raise AnotherIncarnation(page.head.incarnation)
     _log.warning("positions_fetched", shard_id=after.shard_id, after=after.position, last=last, events=len(page.events))
     found: list[tuple[ShardPosition, Arrival]] = []
     for expected, replayed in enumerate(page.events, after.position + 1):

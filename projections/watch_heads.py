@@ -1,12 +1,13 @@
 """Notice what delivery never showed: head announcements, and a comparison with the authority from time to time.
 
 A lost last message of a Group leaves no gap that a later one would show; a consumer that stalls shows nothing at all.
-An announcement is a hint; what follows from it is asked of the history source (RULE-21).
+An announcement is a hint; what follows from it is asked of the history source (RULE-21). A head may also be the first
+word of another incarnation, in whose streams delivery goes on (RULE-18).
 """
 
 import asyncio
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
 import msgspec
@@ -15,10 +16,11 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from contracts import subjects
-from contracts.cursor import Cursor
-from contracts.identifiers import GroupSequence, ShardId
+from contracts.cursor import Contact, Cursor
+from contracts.identifiers import ShardId
 from contracts.payloads.requests import GroupHead, heads_groups_max
 from projections.delivery import DeliveredGroup, Provisioned
+from projections.group_run import Question
 from projections.history import HistoryRefused, HistorySource, HistoryUnavailable, place_of
 from projections.projection import Projection
 from projections.repairs import Repairs
@@ -42,19 +44,26 @@ class HeadWatch:
         source: HistorySource,
         repairs: Repairs,
         *,
+        meet: Callable[[str], None],
         announced: bool = True,
     ) -> None:
-        """Judges every head for each of `projections`; listens only where heads are `announced` to this client."""
+        """Judges every head for each of `projections`; listens only where heads are `announced` to this client.
+
+        `meet` is told the incarnation of each head.
+        """
         self._client = client
         self._organization_id = organization_id
         self._projections = projections
         self._source = source
         self._repairs = repairs
+        self._meet = meet
         self._listens = announced
         self._subscriptions: dict[str, Subscription] = {}
         self._announced: dict[str, Cursor] = {}
         self._woken = asyncio.Event()
         self._groups: frozenset[str] = frozenset()
+        self._hidden: set[str] = set()
+        """Groups that have a Cursor and were not shown, which was said once."""
 
     async def follow(self, provisioned: Provisioned) -> None:
         """Listen to what is delivered now: its Groups, or whole shards where delivery is unfiltered."""
@@ -90,6 +99,7 @@ class HeadWatch:
             self._woken.clear()
             announced, self._announced = self._announced, {}
             for head in announced.values():
+                self._meet(head.incarnation)
                 for projection in self._projections:
                     await self._repairs.judge_head(projection, head)
 
@@ -105,16 +115,28 @@ class HeadWatch:
         # Read before the question: a head below it is no late answer then, the authority has lost Events.
         applied = {projection.name: await _applied(projection) for projection in self._projections}
         for start in range(0, len(asked), heads_groups_max):
+            part = asked[start : start + heads_groups_max]
             try:
-                heads = await self._source.heads(asked[start : start + heads_groups_max])
+                heads = {head.group_id: place_of(head) for head in await self._source.heads(part)}
             except (HistoryUnavailable, HistoryRefused) as fault:
                 _log.warning("heads_not_compared", reason=str(fault))
                 return False
-            for head in heads:
-                for projection in self._projections:
-                    before = applied[projection.name].get(head.group_id, 0)
-                    await self._repairs.judge_head(projection, place_of(head), before)
+            for projection in self._projections:
+                for group_id in part:
+                    await self._judge(projection, heads.get(group_id), applied[projection.name].get(group_id))
+            for head in heads.values():
+                self._meet(head.incarnation)
         return True
+
+    async def _judge(self, projection: Projection, head: Cursor | None, before: Cursor | None) -> None:
+        """What the source says of a Group that was applied up to `before` when it was asked; None: not shown."""
+        if head is not None:
+            await self._repairs.judge_head(projection, head, before.sequence if before else 0)
+        elif before is not None and self._source.shows_all:
+            self._repairs.ask(projection, Question(Contact.UNKNOWN, before))
+        elif before is not None and before.group_id not in self._hidden:
+            self._hidden.add(before.group_id)
+            _log.warning("group_not_shown", consumer=projection.name, group_id=before.group_id, applied=before.sequence)
 
     async def _known_groups(self) -> set[str]:
         """The delivered Groups and all that have a Cursor."""
@@ -131,9 +153,9 @@ class HeadWatch:
         self._subscriptions.clear()
 
 
-async def _applied(projection: Projection) -> dict[str, GroupSequence]:
+async def _applied(projection: Projection) -> dict[str, Cursor]:
     """How far each Group of a projection is applied."""
-    return {cursor.group_id: cursor.sequence for cursor in await projection.cursors()}
+    return {cursor.group_id: cursor for cursor in await projection.cursors()}
 
 
 def _head_subject(organization_id: str, group: DeliveredGroup) -> str:

@@ -10,17 +10,25 @@ from contracts.cursor import Cursor
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.payloads.requests import GroupHead, GroupPage, ReplayedEvent, ShardHead, ShardPage
 from projections.arrival import read_arrival
-from projections.history import HistoryRefused, HistoryUnavailable
+from projections.history import GroupNotShown, HistoryRefused, HistoryUnavailable
 from tests.builders import BuiltEvent, test_incarnation
+
+restored_incarnation = "f" * 32
+"""The incarnation after a restore."""
 
 
 class HistoryDouble:
-    """Histories by Group; `log` is the shard in order of position. `available` off means an outage."""
+    """Histories by Group; `log` is the shard in order of position. `available` off means an outage.
+
+    It answers a service when it `shows_all`; `current` is the incarnation that it says to be in.
+    """
 
     def __init__(self, *histories: Iterable[BuiltEvent]) -> None:
         self.groups: dict[str, list[tuple[bytes, Cursor]]] = {}
         self.log: list[bytes] = []
         self.available = True
+        self.shows_all = True
+        self.current = test_incarnation
         self.visible_after: dict[str, int] = {}
         self.pages_asked: list[tuple[str, int]] = []
         self.heads_asked = 0
@@ -31,6 +39,11 @@ class HistoryDouble:
         """Append Events to their Groups and to the shard."""
         for built in history:
             self._append(built.raw)
+
+    def lose(self, group_id: str) -> None:
+        """The authority was restored to a moment before the Group, and is in another incarnation."""
+        del self.groups[group_id]
+        self.current = restored_incarnation
 
     def replace(self, history: Sequence[BuiltEvent]) -> None:
         """The authority was restored: the Group has this history now."""
@@ -60,7 +73,9 @@ class HistoryDouble:
         self._check()
         self.pages_asked.append((group_id, after))
         hidden = self.visible_after.get(group_id, 0)
-        if group_id not in self.groups or after < hidden:
+        if group_id not in self.groups:
+            raise GroupNotShown(f"no Group {group_id} that this Principal may see")
+        if after < hidden:
             raise HistoryRefused(f"{group_id} after {after} is not visible (visible after {hidden})")
         events = self.groups[group_id]
         chosen: list[ReplayedEvent] = []
@@ -80,6 +95,11 @@ class HistoryDouble:
         self.heads_asked += 1
         return [_head(self.groups[group_id][-1][1]) for group_id in group_ids if group_id in self.groups]
 
+    async def incarnation(self) -> str:
+        """As `HistorySource.incarnation`."""
+        self._check()
+        return self.current
+
     async def shard_page(self, shard_id: ShardId, after: ShardPosition) -> ShardPage:
         """As `ShardHistory.shard_page`."""
         self._check()
@@ -88,7 +108,7 @@ class HistoryDouble:
             for position, raw in enumerate(self.log[after : after + 300], after + 1)
         ]
         following = after + len(events) if after + len(events) < len(self.log) else None
-        head = ShardHead(incarnation=test_incarnation, shard_id=shard_id, position=len(self.log))
+        head = ShardHead(incarnation=self.current, shard_id=shard_id, position=len(self.log))
         return ShardPage(events=tuple(events), next=following, head=head)
 
     def _check(self) -> None:

@@ -88,6 +88,12 @@ class PagedHistory:
         del limit
         return self._decode(self._pages[group_id, after])
 
+    shows_all: Final = True
+
+    async def incarnation(self) -> str:
+        """That of all histories."""
+        return next(iter(self._heads.values())).incarnation
+
     async def heads(self, group_ids: Sequence[str]) -> Sequence[GroupHead]:
         """The last places."""
         return [self._heads[group_id] for group_id in group_ids if group_id in self._heads]

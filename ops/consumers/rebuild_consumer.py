@@ -261,7 +261,8 @@ class _Rebuild:
         for group_id, cursor in live.cursors.items():
             if (group_ids is None or group_id in group_ids) and not await self._vouches(cursor):
                 remembered = read_remembered(self._place, group_id)
-                fork = await find_fork(self._means.history, self._means.proof, cursor, remembered)
+                means = self._means
+                fork = await find_fork(means.history, means.proof, means.organization_id, cursor, remembered)
                 if fork is None:
                     on_history[group_id] = cursor
                 else:

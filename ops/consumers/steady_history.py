@@ -51,6 +51,11 @@ class SteadyHistory:
         self._due = 0.0
         """When the next page may be asked for, by the monotonic clock."""
 
+    @property
+    def shows_all(self) -> bool:
+        """As its source."""
+        return self._source.shows_all
+
     async def page(self, group_id: str, after: GroupSequence, limit: int) -> GroupPage:
         """A page, in its turn: with a rate, of the Events of one second at most. Raises as its source does."""
         if self._rate is not None:
@@ -66,6 +71,10 @@ class SteadyHistory:
     async def heads(self, group_ids: Sequence[str]) -> Sequence[GroupHead]:
         """Heads. Raises as its source does."""
         return await self._asked(lambda: self._source.heads(group_ids))
+
+    async def incarnation(self) -> str:
+        """The current incarnation. Raises as its source does."""
+        return await self._asked(self._source.incarnation)
 
     async def _asked[T](self, ask: Callable[[], Awaitable[T]]) -> T:
         attempt = 0

@@ -4,7 +4,7 @@ import tempfile
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -22,7 +22,7 @@ from ops.verify.finding import Finding, Report
 from ops.verify.verify_log import page_rows_max, sql
 from projections.consumer import Consumer
 from projections.digest import GroupDigest, projection_digests
-from projections.history import HistoryBroken
+from projections.history import HistoryBroken, HistoryRefused
 from projections.projection import Projection
 from projections.rebuild import rebuild
 from projections.store.sqlite import SqliteStore
@@ -30,6 +30,8 @@ from projections.store.sqlite import SqliteStore
 
 class LogHistory:
     """`projections.history.HistorySource` straight from the log, each Group ending at a given Cursor."""
+
+    shows_all: Final = False
 
     def __init__(self, connection: AsyncConnection[Any], organization_id: str, ends: Mapping[str, Cursor]) -> None:
         """`ends` holds the place at which the history of each Group shall end."""
@@ -57,6 +59,10 @@ class LogHistory:
     async def heads(self, group_ids: Sequence[str]) -> Sequence[GroupHead]:
         """The ends of these Groups."""
         return [_head(self._ends[group_id]) for group_id in group_ids if group_id in self._ends]
+
+    async def incarnation(self) -> str:
+        """Raises HistoryRefused: what ends at given places says nothing of the current one."""
+        raise HistoryRefused("a history that ends at given places has no current incarnation")
 
 
 class _Live(Struct, frozen=True):

@@ -61,14 +61,34 @@ class Stop(Struct, frozen=True):
 class Fork(Struct, frozen=True):
     """A history that was consumed and no longer exists (PRJ-3).
 
-    `seen` is the Cursor that was held, `found` the authority's head when the fork was proven, `lost` those of the
-    remembered Events that the authority's history does not contain. Older ones may be lost too.
+    `seen` is the Cursor that was held, `found` the authority's head when the fork was proven (sequence 0 when it has
+    no such Group any more), `lost` those of the remembered Events that the authority's history does not contain.
+    `shared` is the last sequence up to which both histories are the same; None when no remembered Event is in both, so
+    that older ones may be lost too. `noticed_at` is a timestamp by the clock of who noticed it.
     """
 
     group_id: str
     seen: Cursor
     found: Cursor
     lost: tuple[AppliedEvent, ...]
+    shared: GroupSequence | None
+    noticed_at: str
+
+
+class ForkAcknowledgement(Struct, frozen=True):
+    """Who says that the loss of what a fork names has been dealt with, why, and when (a timestamp)."""
+
+    who: str
+    why: str
+    at: str
+
+
+class RecordedFork(Struct, frozen=True):
+    """A fork as it stands in the store, under its number there; nobody may have acknowledged it yet."""
+
+    number: int
+    fork: Fork
+    acknowledged: ForkAcknowledgement | None
 
 
 class StreamPosition(Struct, frozen=True):
@@ -123,7 +143,19 @@ class Transaction(Protocol):
         ...
 
     def settle_head(self, group_id: str, sequence: GroupSequence) -> None:
-        """Replace what is kept of a Group's head by what the authority says."""
+        """Replace what is kept of a Group's head by what the authority says; it is silent no further than that."""
+        ...
+
+    def keep_silent(self, group_id: str, until: GroupSequence) -> None:
+        """Keep that Events of a Group up to a sequence bring no intents (RULE-22), in place of what was kept before."""
+        ...
+
+    def silences(self) -> dict[str, GroupSequence]:
+        """The Groups that are silent, each up to which sequence."""
+        ...
+
+    def end_silence(self, group_id: str) -> None:
+        """The Group is applied as far as it was silent."""
         ...
 
     def heads_ahead(self) -> list[tuple[str, GroupSequence]]:
@@ -143,7 +175,7 @@ class Transaction(Protocol):
         ...
 
     def reset_group(self, group_id: str) -> None:
-        """Remove a Group's rows, Cursor, remembered Events, known head and stop."""
+        """Remove a Group's rows, Cursor, remembered Events, known head and stop. Its intents stay (RULE-22)."""
         ...
 
     def record_fork(self, fork: Fork) -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from projections.consumer import Consumer, Value
 
-store_version: Final = 1
+store_version: Final = 2
 """Version of the tables that the stores make, apart from those of the consumer."""
 creations: Final = (
     "create_projection_meta",
@@ -17,6 +17,7 @@ creations: Final = (
     "create_projection_applied",
     "create_projection_known_head",
     "create_projection_stop",
+    "create_projection_silence",
     "create_projection_position",
     "create_projection_fork",
     "create_projection_counter",

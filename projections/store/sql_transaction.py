@@ -16,6 +16,8 @@ from projections.store import (
     CursorMoved,
     EditionReplaced,
     Fork,
+    ForkAcknowledgement,
+    RecordedFork,
     StatementRefused,
     Stop,
     StreamPosition,
@@ -164,8 +166,21 @@ class SqlTransaction:
         self._change("note_head", group_id=group_id, sequence=sequence)
 
     def settle_head(self, group_id: str, sequence: GroupSequence) -> None:
-        """Set what is known of a Group's head."""
+        """Set what is known of a Group's head, and lower how far it is silent."""
         self._change("settle_head", group_id=group_id, sequence=sequence)
+        self._change("lower_silence", group_id=group_id, sequence=sequence)
+
+    def keep_silent(self, group_id: str, until: GroupSequence) -> None:
+        """Set how far a Group is silent."""
+        self._change("write_silence", group_id=group_id, sequence=until)
+
+    def silences(self) -> dict[str, GroupSequence]:
+        """How far each silent Group is silent."""
+        return dict(self._all("read_silences"))
+
+    def end_silence(self, group_id: str) -> None:
+        """Forget that a Group was silent."""
+        self._change("delete_silence", group_id=group_id)
 
     def heads_ahead(self) -> list[tuple[str, GroupSequence]]:
         """Groups known to reach beyond their Cursor."""
@@ -184,9 +199,10 @@ class SqlTransaction:
         return [Stop(*row) for row in self._all("read_stops")]
 
     def reset_group(self, group_id: str) -> None:
-        """Remove all of a Group except its forks."""
+        """Remove all of a Group except its intents, forks and silence."""
+        rebuilt = [table for table in self._consumer.tables if table not in self._consumer.intent_tables]
         per_group = ("projection_cursor", "projection_applied", "projection_known_head", "projection_stop")
-        for table in (*self._consumer.tables, *per_group):
+        for table in (*rebuilt, *per_group):
             self._execute(self._store["delete_rows"].format(table=table), {"group_id": group_id})
 
     def record_fork(self, fork: Fork) -> None:
@@ -201,12 +217,23 @@ class SqlTransaction:
             found_sequence=fork.found.sequence,
             found_chain_hash=fork.found.chain_hash,
             lost_events=msgspec.json.encode(fork.lost).decode(),
+            shared_sequence=fork.shared,
+            noticed_at=fork.noticed_at,
         )
         self._change("delete_old_forks", group_id=fork.group_id, kept=forks_kept_max)
 
     def forks(self) -> list[Fork]:
         """All recorded forks, oldest first."""
-        return [_fork(row) for row in self._all("read_forks")]
+        return [recorded.fork for recorded in self.recorded_forks()]
+
+    def recorded_forks(self) -> list[RecordedFork]:
+        """All recorded forks with their numbers, oldest first, and who acknowledged them."""
+        return [_recorded_fork(row) for row in self._all("read_forks")]
+
+    def acknowledge_fork(self, number: int, acknowledgement: ForkAcknowledgement) -> bool:
+        """Keep that somebody has dealt with a fork; whether it was the first time. The first stays on record."""
+        told = msgspec.structs.asdict(acknowledgement)
+        return self._change("acknowledge_fork", number=number, **told) == 1
 
     def count(self, name: str, amount: int) -> None:
         """Add to a durable counter."""
@@ -226,11 +253,14 @@ class SqlTransaction:
         self._change("write_position", **msgspec.structs.asdict(position))
 
 
-def _fork(row: Any) -> Fork:
-    group_id, *places, lost = row
-    return Fork(
+def _recorded_fork(row: Any) -> RecordedFork:
+    number, group_id, *places, lost, shared, noticed_at, who, why, at = row
+    fork = Fork(
         group_id,
         Cursor(places[0], group_id, places[1], places[2]),
         Cursor(places[3], group_id, places[4], places[5]),
         msgspec.json.decode(lost, type=tuple[AppliedEvent, ...]),
+        shared,
+        noticed_at,
     )
+    return RecordedFork(number, fork, None if at is None else ForkAcknowledgement(who, why, at))

@@ -6,7 +6,8 @@ from typing import Any
 from contracts.cursor import Cursor
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.payloads.requests import GroupHead, GroupPage, ShardPage
-from projections.history import HistoryBroken, HistoryRefused, HistoryUnavailable
+from contracts.rejection import Code
+from projections.history import GroupNotShown, HistoryBroken, HistoryRefused, HistoryUnavailable
 from services.agent.read_history import HistoryReader, Unavailable
 from services.agent.send_command import Refusal, ReplyFault
 
@@ -18,7 +19,9 @@ class SignedHistory:
     `projections.history`.
     """
 
-    def __init__(self, reader: HistoryReader) -> None:
+    def __init__(self, reader: HistoryReader, *, shows_all: bool = False) -> None:
+        """`shows_all` for the reads of a service, which every Group of the Organization is shown to."""
+        self.shows_all = shows_all
         self._reader = reader
 
     async def page(self, group_id: str, after: GroupSequence, limit: int) -> GroupPage:
@@ -28,6 +31,10 @@ class SignedHistory:
     async def heads(self, group_ids: Sequence[str]) -> Sequence[GroupHead]:
         """Heads of the visible ones of these Groups."""
         return await _told(self._reader.heads(group_ids))
+
+    async def incarnation(self) -> str:
+        """The current incarnation."""
+        return (await _told(self._reader.memberships())).incarnation
 
     async def shard_page(self, shard_id: ShardId, after: ShardPosition) -> ShardPage:
         """Events of a shard after a position, all Groups mixed."""
@@ -49,4 +56,6 @@ async def _told[T](asked: Coroutine[Any, Any, T | Refusal]) -> T:
     if not isinstance(answer, Refusal):
         return answer
     message = f"{answer.code.value}: {answer.rejection.message}"
-    raise HistoryUnavailable(message) if answer.rejection.retryable else HistoryRefused(message)
+    if answer.rejection.retryable:
+        raise HistoryUnavailable(message)
+    raise GroupNotShown(message) if answer.code is Code.GROUP_NOT_FOUND else HistoryRefused(message)

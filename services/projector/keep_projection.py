@@ -114,7 +114,7 @@ class KeptProjection:
         projection = Projection(store, SignatureProof(self._keys), note)
         report = ProgressReport(self._process.metrics, projection)
         self._delivery = ShardDelivery(self._client, projection, heartbeat.beat)
-        history = SignedHistory(self._client.history)
+        history = SignedHistory(self._client.history, shows_all=True)
         run = ConsumerRun(
             self._client.connection,
             self._client.organization_id,

@@ -295,8 +295,8 @@ async def test_fork(world: World, length: int) -> None:
         await world.stream.announce(new[-1])
         await world.settle()
     (fork,) = await world.projection.store.read(lambda transaction: transaction.forks())
-    assert (fork.seen.sequence, fork.seen.chain_hash) == (20, old[-1].mark.chain_hash)
-    assert {event.event_id for event in fork.lost} == {built.event.event_id for built in old[8:]}
+    assert (fork.seen.sequence, fork.seen.chain_hash, fork.shared) == (20, old[-1].mark.chain_hash, 8)
+    assert [event.event_id for event in fork.lost] == [built.event.event_id for built in old[8:]]
 
 
 @pytest.mark.parametrize("at", [4, 19, 20])

@@ -6,8 +6,10 @@ recorded commits, and judges each of them by the log alone:
 - a row is an Event that the log once had, with the log's payload, right after the row before it in its Group by
   sequence and by chain hash: so nothing is applied over a gap, twice, out of order, or mixed from two histories;
 - a Cursor moves from where it stood to exactly the last row of the same commit, and rows never come without it;
-- rows vanish only in a commit that records a fork, of a Cursor that the history does not contain, and that names the
-  lost Events; nothing of the Group is remembered afterwards;
+- rows vanish only in a commit that records a fork, of a Cursor that the history does not contain, and that names
+  exactly those of the remembered Events that the history lacks; nothing of the Group is remembered afterwards;
+- an intent comes with its row, for every Event above the head that was found with the latest fork, and for no other;
+  no fork takes one away;
 - what a commit calls duplicates are Events that are applied at that sequence with that hash, or came twice in the
   batch;
 - what is known of a Group's head is kept until it is reached or the authority says otherwise;
@@ -22,7 +24,7 @@ from typing import Any, Protocol
 from msgspec import Struct, field
 
 remembered_lag_seconds = 20.0
-"""An answer may be so old: for so long after a restore a consumer may judge by the history before it."""
+"""An answer may be so old: for so long after a restore a consumer may judge by the history before it, or by both."""
 
 
 class Event(Protocol):
@@ -49,10 +51,10 @@ class Log(Protocol):
     groups: dict[str, list[Any]]
     facts: dict[str, Any]
     lineage: list[str]
-    changed_at: float
     silently_cut: set[Any]
 
     def has(self, group_id: str, sequence: int, chain: bytes) -> bool: ...
+    def histories(self, group_id: str, since: float) -> list[list[Any]]: ...
 
 
 class Mirror(Struct):
@@ -64,10 +66,20 @@ class Mirror(Struct):
     positions: dict[int, tuple[str, int]] = field(default_factory=dict)
     passed: dict[int, int] = field(default_factory=dict)
     """Shard → position up to which the log was found accounted for."""
+    silent: dict[str, int] = field(default_factory=dict)
+    """Group → sequence up to which its Events bring no intents."""
+    intents: list[tuple[str, int, str]] = field(default_factory=list)
 
     def copy(self) -> "Mirror":
-        rows = {group_id: list(events) for group_id, events in self.rows.items()}
-        return Mirror(rows, dict(self.cursors), dict(self.heads), dict(self.positions), dict(self.passed))
+        return Mirror(
+            {group_id: list(events) for group_id, events in self.rows.items()},
+            dict(self.cursors),
+            dict(self.heads),
+            dict(self.positions),
+            dict(self.passed),
+            dict(self.silent),
+            list(self.intents),
+        )
 
     def reached(self, group_id: str) -> int:
         return self.cursors.get(group_id, (0, b""))[0]
@@ -77,7 +89,14 @@ class Checker:
     """Judges one consumer. `violate` is called with what is wrong."""
 
     def __init__(
-        self, log: Log, visible_after: dict[str, int], now: Callable[[], float], violate: Callable[[str], None]
+        self,
+        log: Log,
+        visible_after: dict[str, int],
+        now: Callable[[], float],
+        violate: Callable[[str], None],
+        remembered_pairs: int,
+        *,
+        shows_all: bool,
     ):
         self.mirror = Mirror()
         self.forged: set[tuple[str, int]] = set()
@@ -88,6 +107,8 @@ class Checker:
         self._visible_after = visible_after
         self._now = now
         self._violate = violate
+        self._remembered_pairs = remembered_pairs
+        self._shows_all = shows_all
         self._judges: dict[str, Callable[..., None]] = {
             "row": self._row,
             "cursor": self._cursor,
@@ -106,6 +127,7 @@ class Checker:
         known = {group_id: len(rows) for group_id, rows in self.mirror.rows.items()}
         forked = {values[0] for kind, *values in changes if kind == "fork"}
         moved = {values[0] for kind, *values in changes if kind in ("row", "cursor")}
+        self._intents(changes)
         for kind, *values in changes:
             if kind in self._judges:
                 self._judges[kind](*values)
@@ -148,17 +170,51 @@ class Checker:
         self.mirror.cursors[group_id] = after
         self._committed_cursors.add((group_id, *after))
 
-    def _fork(self, group_id: str, seen: tuple[int, bytes], lost: tuple[tuple[int, bytes, str], ...]) -> None:
+    def _intents(self, changes: list[tuple[Any, ...]]) -> None:
+        told = [tuple(values) for kind, *values in changes if kind == "intent"]
+        due = [
+            (group_id, sequence, event_id)
+            for group_id, sequence, event_id, _ in (values for kind, *values in changes if kind == "row")
+            if sequence > self.mirror.silent.get(group_id, 0)
+        ]
+        if sorted(told) != sorted(due):
+            self._violate(f"intents of {_named(told)} were kept where those of {_named(due)} are due")
+        self.mirror.intents += told
+
+    def _fork(
+        self,
+        group_id: str,
+        seen: tuple[int, bytes],
+        found: int,
+        shared: int | None,
+        lost: tuple[tuple[int, bytes, str], ...],
+    ) -> None:
         self.forks += 1
         if seen != self.mirror.cursors.get(group_id):
             self._violate(f"{group_id}: a fork of {_place(seen)}, yet the Cursor is {self._shown_cursor(group_id)}")
-        applied = {(row.sequence, row.chain, row.event_id) for row in self.mirror.rows.get(group_id, [])}
-        if not applied >= set(lost):
-            self._violate(f"{group_id}: a fork reports Events as lost that were never applied")
-        if self._now() - self._log.changed_at < remembered_lag_seconds:
-            return
-        if self._log.has(group_id, *seen):
+        histories = [
+            {(event.sequence, event.chain) for event in history}
+            for history in self._log.histories(group_id, self._now() - remembered_lag_seconds)
+        ]
+        if all(seen in history for history in histories):
             self._violate(f"{group_id}: a fork was recorded although the history contains {_place(seen)}")
+        if not any(len(history) >= found > 0 or found == len(history) for history in histories):
+            self._violate(f"{group_id}: a fork found a head at {found}, which the history never had")
+        if found == 0 and not self._shows_all:
+            self._violate(f"{group_id}: taken for lost by one who cannot tell")
+        remembered = self.mirror.rows.get(group_id, [])[-self._remembered_pairs :]
+        if not set(lost) <= {(row.sequence, row.chain, row.event_id) for row in remembered}:
+            self._violate(f"{group_id}: a fork reports Events as lost that are not remembered")
+        for row in remembered:
+            is_named = (row.sequence, row.chain, row.event_id) in lost
+            if is_named and all((row.sequence, row.chain) in history for history in histories):
+                self._violate(f"{group_id}: a fork reports {row.sequence} as lost, which the history contains")
+            if not is_named and all((row.sequence, row.chain) not in history for history in histories):
+                self._violate(f"{group_id}: a fork leaves out that {row.sequence} is lost")
+        expected = lost[0][0] - 1 if len(lost) < len(remembered) or lost[0][0] == 1 else None
+        if shared != (0 if found == 0 else expected):
+            self._violate(f"{group_id}: a fork says that the histories part after {shared}, not after {expected}")
+        self.mirror.silent[group_id] = found
 
     def _reset(self, group_id: str, remembered: int, *, forked: bool) -> None:
         if not forked:
@@ -170,6 +226,7 @@ class Checker:
 
     def _settled(self, group_id: str, sequence: int) -> None:
         self.mirror.heads[group_id] = sequence
+        self.mirror.silent[group_id] = min(sequence, self.mirror.silent.get(group_id, 0))
 
     def _stop(self, group_id: str, sequence: int, reason: str) -> None:
         self._violate(f"{group_id} stopped at {sequence} although nothing in it is unknown: {reason}")
@@ -238,6 +295,7 @@ class Checker:
     def stored(
         self,
         rows: Iterable[tuple[Any, ...]],
+        intents: list[tuple[str, int, str]],
         cursors: Iterable[tuple[str, int, bytes]],
         heads: Iterable[tuple[str, int]],
     ) -> None:
@@ -256,6 +314,10 @@ class Checker:
         }
         if found != expected:
             self._violate(f"the store holds {_lengths(found)}, its commits made {_lengths(expected)}")
+        if intents != self.mirror.intents:
+            self._violate(
+                f"the store holds intents of {_named(intents)}, its commits kept {_named(self.mirror.intents)}"
+            )
         held = {group_id: (sequence, chain) for group_id, sequence, chain in cursors}
         if held != self.mirror.cursors:
             self._violate(
@@ -267,9 +329,14 @@ class Checker:
             self._violate(f"the store knows Groups to reach {known}, its commits made {ahead}")
 
     def missing(self, group_ids: Iterable[str]) -> list[str]:
-        """How the store differs from the log; nothing once it has caught up."""
+        """How the store differs from the log; nothing once it has caught up.
+
+        Who cannot tell a Group that was lost from one that is hidden keeps its rows.
+        """
         differences = []
         for group_id in group_ids:
+            if not self._log.groups[group_id] and not self._shows_all:
+                continue
             expected = self._log.groups[group_id][self._visible_after.get(group_id, 0) :]
             rows = self.mirror.rows.get(group_id, [])
             if [row.event_id for row in rows] != [fact.event_id for fact in expected]:
@@ -288,6 +355,10 @@ class Checker:
 
 def _place(place: tuple[int, bytes] | None) -> str:
     return "nowhere" if place is None else f"{place[0]} ({place[1].hex()[:8]})"
+
+
+def _named(intents: Iterable[tuple[str, int, str]]) -> str:
+    return ", ".join(f"{group_id} {sequence}" for group_id, sequence, _ in intents) or "none"
 
 
 def _lengths(rows: dict[str, list[Any]]) -> dict[str, int]:

@@ -14,17 +14,22 @@ from unittest import mock
 import projections.group_run
 import projections.repair_group
 import projections.run_consumer
+import projections.settle_fork
 from contracts.chain import ChainHash
 from contracts.cursor import Contact, Cursor, EventMark
+from contracts.identifiers import GroupSequence
 from projections.apply_event import Applied, DeliveryNote
 from projections.consumer import Consumer
 from projections.group_run import GroupRun
+from projections.history import GroupNotShown
 from projections.projection import Projection
 from projections.proof import SignatureProof
 from projections.pull import PullConsumer
 from projections.repairs import Repairs
+from projections.run_consumer import ConsumerRun
 from projections.store import Fork, StreamPosition
-from projections.store.sqlite import SqliteTransaction
+from projections.store.sqlite import SqliteStore, SqliteTransaction
+from tests.simulation.truth import SimulatedHistory
 
 type Mutant = Callable[[], AbstractContextManager[None]]
 
@@ -209,6 +214,76 @@ def lower_head_believed() -> Iterator[None]:
 
 
 @contextmanager
+def sequence_only() -> Iterator[None]:
+    """PRJ-3 undone: across incarnations too a Cursor is compared with a head by its sequence alone."""
+
+    async def continues(_source: Any, _proof: Any, cursor: Cursor, found: Cursor) -> bool:
+        return found.sequence >= cursor.sequence
+
+    with mock.patch.object(projections.settle_fork, "_continues", continues):
+        yield
+
+
+@contextmanager
+def lost_group_kept() -> Iterator[None]:
+    """PRJ-3 undone for whole Groups: one that the history does not have any more keeps its rows."""
+
+    async def refuse(*_: Any) -> str:
+        raise GroupNotShown("kept")
+
+    with mock.patch.object(projections.settle_fork, "_incarnation_without", refuse):
+        yield
+
+
+@contextmanager
+def absence_believed() -> Iterator[None]:
+    """Who is not shown a Group takes it for lost, also where it may only be hidden."""
+    with mock.patch.object(SimulatedHistory, "shows_all", True):
+        yield
+
+
+@contextmanager
+def intents_in_refill() -> Iterator[None]:
+    """RULE-22 undone: what is replayed after a fork asks again for what was asked for before."""
+
+    def silences(_: Any) -> dict[str, GroupSequence]:
+        return {}
+
+    with mock.patch.object(SqliteTransaction, "silences", silences):
+        yield
+
+
+@contextmanager
+def silence_kept_in_memory() -> Iterator[None]:
+    """RULE-22 half undone: that a Group is silent is forgotten when the process dies."""
+    opened = SqliteStore.open
+
+    async def forgetting(*arguments: Any) -> SqliteStore:
+        store = await opened(*arguments)
+
+        def forget(transaction: Any) -> None:
+            for group_id in transaction.silences():
+                transaction.end_silence(group_id)
+
+        await store.transaction(forget)
+        return store
+
+    with mock.patch.object(SqliteStore, "open", forgetting):
+        yield
+
+
+@contextmanager
+def incarnation_not_followed() -> Iterator[None]:
+    """RULE-18 undone: whoever meets another incarnation reads on where it is."""
+
+    def meet(*_: Any) -> None:
+        """Nothing."""
+
+    with mock.patch.object(ConsumerRun, "_meet", meet):
+        yield
+
+
+@contextmanager
 def signature_unchecked() -> Iterator[None]:
     """NEW-5 undone: whoever can write to the stream is believed."""
 
@@ -255,6 +330,12 @@ mutants: Final[Mapping[str, Mutant]] = MappingProxyType(
             position_past_a_hole,
             head_forgotten,
             lower_head_believed,
+            sequence_only,
+            lost_group_kept,
+            absence_believed,
+            intents_in_refill,
+            silence_kept_in_memory,
+            incarnation_not_followed,
             signature_unchecked,
             proven_by_the_first,
         )

@@ -62,6 +62,7 @@ _weights: Final = {
     "restore": 5,
     "silent_restore": 3,
     "refresh": 3,
+    "hide_group": 3,
 }
 """How often each kind of step is drawn."""
 

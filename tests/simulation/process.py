@@ -61,7 +61,11 @@ class ConsumerProcess:
         self.ledger = Ledger(name)
         self.dead = True
         self.armed: str | None = None
-        self.checker = Checker(world.truth, visible_after, world.loop.time, self._violate)
+        self.hidden: dict[str, float] = {}
+        """Groups that are not shown for a while, each until when."""
+        shows_all = groups is None
+        pairs = world.settings.remembered_pairs
+        self.checker = Checker(world.truth, visible_after, world.loop.time, self._violate, pairs, shows_all=shows_all)
         self.lives = 0
         self.copies: list[Copy] = []
         """Older copies of the store, with what they hold."""
@@ -79,6 +83,10 @@ class ConsumerProcess:
     @property
     def expected_groups(self) -> tuple[str, ...]:
         return tuple(self.world.truth.group_ids) if self.groups is None else self.groups
+
+    def is_hidden(self, group_id: str) -> bool:
+        """Whether a Group is not shown to it now."""
+        return self.world.loop.time() < self.hidden.get(group_id, 0.0)
 
     async def start(self) -> None:
         """Begin a life."""
@@ -200,16 +208,28 @@ class ConsumerProcess:
             rows = connection.execute(
                 f"SELECT group_id, sequence, event_id, payload_hash FROM {self.ledger.table} ORDER BY rowid"
             ).fetchall()
+            intents = connection.execute(
+                f"SELECT group_id, sequence, event_id FROM {self.ledger.intent_table} ORDER BY rowid"
+            ).fetchall()
         cursors = await self._store.inner.read(lambda transaction: transaction.cursors())
         places = [(each.group_id, each.sequence, bytes(each.chain_hash)) for each in cursors]
         heads = await self._store.inner.read(lambda transaction: transaction.heads_ahead())
-        self.checker.stored(rows, places, [(group_id, sequence) for group_id, sequence in heads])
+        self.checker.stored(rows, intents, places, [(group_id, sequence) for group_id, sequence in heads])
 
     async def check_at_end(self) -> None:
         """The file against the log, once nothing changes any more."""
         await self._check_store()
         for difference in self.checker.missing(self.expected_groups):
             self._violate(f"did not catch up: {difference}")
+        current = self.world.truth.lineage[-1]
+        moved_on = any(
+            events and events[-1].incarnation == current
+            for group_id in self.expected_groups
+            if (events := self.world.truth.groups[group_id])
+        )
+        read = self.run._provisioned.incarnation
+        if moved_on and read != current:
+            self._violate(f"reads the streams of {read}, and the history goes on in {current}")
         if strange := self.checker.strange(self.expected_groups):
             self._violate(f"has rows of Groups that are not its own: {strange}")
 
@@ -225,6 +245,7 @@ class ConsumerProcess:
             for each in (store, self._store.inner)
         ]
         await store.close()
+        live = tuple(digest for digest in live if digest.group_id in groups)
         if rebuilt != live:
             self._violate(f"does not rebuild to what it is: {live} live, {rebuilt} rebuilt")
 

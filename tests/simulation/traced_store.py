@@ -10,7 +10,7 @@ from projections.consumer import Consumer, Statement
 from projections.group_run import ApplyRules
 from projections.projection import Projection
 from projections.store import Fork, ProjectionStore, Stop, StreamPosition, Transaction
-from tests.simulation.ledger import append_entry
+from tests.simulation.ledger import append_entry, append_intent
 
 if TYPE_CHECKING:
     from tests.simulation.process import ConsumerProcess
@@ -50,6 +50,9 @@ class TracedTransaction:
         listed = list(statements)
         self._inner.run(listed)
         for name, values in listed:
+            if name == append_intent:
+                self.changes.append(("intent", values["group_id"], values["sequence"], values["event_id"]))
+                continue
             assert name == append_entry
             row = (values["group_id"], values["sequence"], values["event_id"], values["payload_hash"])
             self.changes.append(("row", *row))
@@ -67,7 +70,7 @@ class TracedTransaction:
         self._inner.record_fork(fork)
         seen = (fork.seen.sequence, bytes(fork.seen.chain_hash))
         lost = tuple((each.sequence, bytes(each.chain_hash), each.event_id) for each in fork.lost)
-        self.changes.append(("fork", fork.group_id, seen, lost))
+        self.changes.append(("fork", fork.group_id, seen, fork.found.sequence, fork.shared, lost))
 
     def note_head(self, group_id: str, sequence: int) -> None:
         self._inner.note_head(group_id, sequence)  # type: ignore[arg-type]

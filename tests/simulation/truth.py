@@ -12,7 +12,7 @@ from contracts.delivery import PointerStub
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.payloads.requests import GroupHead, GroupPage, ReplayedEvent, ShardHead, ShardPage
 from outbox_relay.outbox import LogHead, OutboxRow
-from projections.history import HistoryRefused, HistoryUnavailable
+from projections.history import GroupNotShown, HistoryRefused, HistoryUnavailable
 from services.agent.read_history import Standing
 from tests.simulation.events import Fact, forge, forgeries, group_name, incarnation_name, next_event, organization
 from tests.simulation.network import Weather
@@ -36,12 +36,12 @@ class Truth:
         self.facts: dict[str, Fact] = {}
         self.lineage = [incarnation_name(1)]
         self.branch = "of the first history"
-        self.changed_at = -1e9
-        """When the history was last cut."""
+        self._pasts: list[tuple[float, dict[str, list[Fact]]]] = []
+        """The histories that were given up, and when."""
         self.silently_cut: set[ShardId] = set()
         """Shards whose history was once cut without a new incarnation."""
-        self.kept_min: dict[str, int] = dict.fromkeys(self.group_ids, 1)
-        """Events of a Group that no restore takes away."""
+        self.kept_min: dict[str, int] = dict.fromkeys(self.group_ids, 0)
+        """Events of a Group that no restore takes away; a new incarnation may lose all of a Group."""
 
     def accept(self, group_id: str, count: int) -> None:
         """Append Events to a Group and to its shard's log."""
@@ -52,14 +52,26 @@ class Truth:
             self.logs[self.shard_of[group_id]].append(fact)
             self.facts[fact.event_id] = fact
 
-    def cut(self, shard: ShardId, lost: int) -> int:
+    def cut(self, shard: ShardId, lost: int, *, whole_groups: bool) -> int:
         """The authority was restored: the last Events of a shard are gone, as far as that may go; how many are."""
         log = self.logs[shard]
         gone = 0
-        while gone < lost and log and len(self.groups[log[-1].group_id]) > self.kept_min[log[-1].group_id]:
-            self.groups[log.pop().group_id].pop()
+        while gone < lost and log:
+            group_id = log[-1].group_id
+            if len(self.groups[group_id]) <= max(self.kept_min[group_id], 0 if whole_groups else 1):
+                break
+            log.pop()
+            self.groups[group_id].pop()
             gone += 1
         return gone
+
+    def give_up(self, now: float) -> None:
+        """Keep the history as it is: it is about to be cut."""
+        self._pasts.append((now, {group_id: list(events) for group_id, events in self.groups.items()}))
+
+    def histories(self, group_id: str, since: float) -> list[list[Fact]]:
+        """A Group's history, and those that were given up since a moment."""
+        return [self.groups[group_id], *(past[group_id] for at, past in self._pasts if at >= since)]
 
     def has(self, group_id: str, sequence: int, chain: bytes) -> bool:
         """Whether the history contains an Event with this hash at this sequence."""
@@ -123,13 +135,22 @@ class SimulatedHistory:
         self.pages = 0
         """How many pages of a Group were asked for."""
 
+    @property
+    def shows_all(self) -> bool:
+        return self._process.groups is None
+
+    async def incarnation(self) -> str:
+        return await self._ask(lambda: self._truth.lineage[-1])
+
     async def page(self, group_id: str, after: GroupSequence, limit: int) -> GroupPage:
         self.pages += 1
         return await self._ask(lambda: self._group_page(group_id, after, min(limit, self._page_events)))
 
     def _group_page(self, group_id: str, after: int, limit: int) -> GroupPage:
         events = self._truth.groups.get(group_id)
-        if not events or after < self._process.visible_after.get(group_id, 0):
+        if not events or self._process.is_hidden(group_id):
+            raise GroupNotShown(group_id)
+        if after < self._process.visible_after.get(group_id, 0):
             raise HistoryRefused(f"{group_id} after {after} is not visible")
         chosen = tuple(self._replayed(fact) for fact in events[after : after + limit])
         reached = after + len(chosen)
@@ -137,8 +158,10 @@ class SimulatedHistory:
         return GroupPage(events=chosen, next=following, head=_head(events[-1]))
 
     async def heads(self, group_ids: Sequence[str]) -> Sequence[GroupHead]:
-        groups = self._truth.groups
-        return await self._ask(lambda: [_head(groups[each][-1]) for each in group_ids if groups.get(each)])
+        return await self._ask(lambda: [_head(self._truth.groups[each][-1]) for each in group_ids if self._shows(each)])
+
+    def _shows(self, group_id: str) -> bool:
+        return bool(self._truth.groups.get(group_id)) and not self._process.is_hidden(group_id)
 
     async def shard_page(self, shard_id: ShardId, after: ShardPosition) -> ShardPage:
         return await self._ask(lambda: self._shard_page(shard_id, after))

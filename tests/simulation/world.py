@@ -128,7 +128,7 @@ class World:
             await asyncio.sleep(1)
         for consumer in self.consumers:
             consumer.armed = None
-            consumer.refresh()
+            consumer.hidden.clear()
         deadline = self.loop.time() + calm_seconds_max
         while self._behind() and self.loop.time() < deadline:
             await asyncio.sleep(1)
@@ -262,6 +262,12 @@ class World:
     def _history_away(self, rng: random.Random) -> None:
         self._history_back_at = self.loop.time() + rng.uniform(0.5, 15.0)
 
+    def _hide_group(self, rng: random.Random) -> None:
+        """A Worker's Membership in one of its Groups ends, and comes back."""
+        consumer = rng.choice(self.consumers)
+        if consumer.groups is not None:
+            consumer.hidden[rng.choice(consumer.groups)] = self.loop.time() + rng.uniform(1.0, 40.0)
+
     def _stream(self, rng: random.Random) -> Stream | None:
         streams = [each for each in self.broker.streams.values() if each.messages]
         return rng.choice(streams) if streams else None
@@ -292,17 +298,15 @@ class World:
         self.relays.take_over(rng.choice(self.truth.shards), rng.uniform(0.0, 20.0))
 
     def _restore(self, rng: random.Random) -> None:
-        """The authority is restored to an earlier point and opens a new incarnation (PRJ-3)."""
-        if not self._cut(rng):
+        """The authority is restored to an earlier point and opens a new incarnation; nobody is told of it (PRJ-3)."""
+        if not self._cut(rng, whole_groups=True):
             return
         self.truth.lineage.append(incarnation_name(self.seed * 100 + len(self.truth.lineage) + 1))
-        for consumer in self.consumers:
-            self.loop.call_later(rng.uniform(0.0, 8.0), consumer.refresh)
         self._move_on(rng)
 
     def _silent_restore(self, rng: random.Random) -> None:
         """As `restore`, but nobody notices: the same incarnation goes on, with a broker that lost everything too."""
-        if not self._cut(rng):
+        if not self._cut(rng, whole_groups=False):
             return
         self.truth.silently_cut.update(self.truth.shards)
         self.relays.kill_all()
@@ -311,12 +315,15 @@ class World:
         self.relays.start()
         self._move_on(rng)
 
-    def _cut(self, rng: random.Random) -> bool:
+    def _cut(self, rng: random.Random, *, whole_groups: bool) -> bool:
         if self._restores >= restores_max:
             return False
         self._restores += 1
-        gone = {shard: self.truth.cut(shard, rng.choice((0, 2, 5, 12))) for shard in self.truth.shards}
-        self.truth.changed_at = self.loop.time()
+        self.truth.give_up(self.loop.time())
+        depths = (0, 2, 5, 12, 40) if whole_groups else (0, 2, 5, 12)
+        gone = {
+            shard: self.truth.cut(shard, rng.choice(depths), whole_groups=whole_groups) for shard in self.truth.shards
+        }
         self.truth.branch = f"of history {self._restores + 1}"
         self.note("history cut", gone)
         return True

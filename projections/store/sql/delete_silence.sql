@@ -1,0 +1,1 @@
+DELETE FROM projection_silence WHERE group_id = :group_id

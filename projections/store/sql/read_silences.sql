@@ -1,0 +1,1 @@
+SELECT group_id, sequence FROM projection_silence ORDER BY group_id
