@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ops.cells import cell, line
 from ops.command_fault import CommandFault
-from ops.commands import consumer_rebuild, consumer_verify
+from ops.commands import consumer_new, consumer_rebuild, consumer_rows, consumer_verify
 from ops.consumers.list_consumers import ConsumerLine, list_consumers
 from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
@@ -24,10 +24,12 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Projections: what there is, whether it equals its history, and a rebuild beside the live version.",
+    help="Projections: make one, see its rows, whether they equal their history, rebuild them beside the live version.",
 )
 
 
+app.command("new")(consumer_new.command)
+app.command("rows")(consumer_rows.command)
 app.command("verify")(consumer_verify.command)
 app.command("rebuild")(consumer_rebuild.command)
 
