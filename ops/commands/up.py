@@ -12,7 +12,7 @@ from rich.table import Table
 from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
 from ops.embedded.services import standard_services, worker
-from ops.embedded.supervisor import StackOptions, Supervisor
+from ops.embedded.supervisor import HistoryInDoubt, StackOptions, Supervisor
 from ops.embedded.unit import ServiceUnit
 from ops.output import JsonOption, print_result
 from services.process.logs import configure_logs
@@ -62,9 +62,17 @@ async def _run(stack: Supervisor, as_json: bool) -> None:
 
 
 async def _serve(stack: Supervisor, as_json: bool, stopping: asyncio.Event) -> None:
-    async with stack:
+    try:
+        await stack.start()
+        try:
+            await stack.wait_healthy()
+        except HistoryInDoubt as doubt:
+            # A stack that ended here could not be told how to go on.
+            typer.echo(f"weavehold: {doubt}", err=True)
         print_result(_described(stack), as_json=as_json, people=lambda console: _show(stack, console))
         await stopping.wait()
+    finally:
+        await stack.stop()
 
 
 def command(

@@ -51,6 +51,8 @@ healthy_poll_seconds: Final = 0.1
 kill_seconds_max: Final = 10.0
 """Seconds that the kernel gets to end a killed process."""
 
+_doubt: Final = "history: the database"
+"""How an authority that holds begins to say why it is not ready."""
 database_unit: Final = "database"
 broker_unit: Final = "broker"
 
@@ -65,6 +67,10 @@ class StackOptions:
     shard_count: int | None = None
     nats_port: int | None = None
     """A fixed port for NATS; without it one is picked once and kept in the directory."""
+
+
+class HistoryInDoubt(EmbeddedFault):
+    """The authority runs and holds: the database may have lost history, and an operator has to decide."""
 
 
 class Supervisor:
@@ -314,9 +320,14 @@ class Supervisor:
         del self._units[name]
 
     async def wait_healthy(self, seconds: float = healthy_seconds_max) -> None:
-        """Wait until every process runs and is ready. Raises `EmbeddedFault` naming what is not, after `seconds`."""
+        """Wait until every process runs and is ready. Raises `EmbeddedFault` naming what is not, after `seconds`.
+
+        Raises HistoryInDoubt at once where nothing but an operator's decision can help; everything runs on then.
+        """
         deadline = time.monotonic() + seconds
         while unready := await self.unready():
+            if doubt := next((r for r in unready.values() if r.startswith(_doubt)), None):
+                raise HistoryInDoubt(doubt, "Until then nothing is accepted")
             if self._given_up or time.monotonic() > deadline:
                 told = "; ".join(f"{name}: {reason}" for name, reason in unready.items())
                 raise EmbeddedFault(f"not healthy after {seconds:g} s: {told}", f"See {self.directory.logs}")

@@ -59,6 +59,7 @@ class HistoryGuard:
         pool: Pool,
         broker: BrokerConsumers,
         submit: Callable[[bytes], Awaitable[bytes]],
+        *,
         connected: asyncio.Event,
         on_failover: OnFailover,
     ) -> None:

@@ -143,8 +143,10 @@ class Authority:
             pool,
             BrokerConsumers(broker),
             self.ingress.submit,
-            connected,
-            OnFailover(environment.choice("WEAVEHOLD_ON_FAILOVER", tuple(each.value for each in OnFailover), "hold")),
+            connected=connected,
+            on_failover=OnFailover(
+                environment.choice("WEAVEHOLD_ON_FAILOVER", tuple(each.value for each in OnFailover), "hold")
+            ),
         )
         process.health.add("history", self._history.check)
         self._resumer = GroupResumer(self.office, pool, self._accepting_connection, self._held, self._after_commit)

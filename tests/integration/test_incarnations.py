@@ -218,7 +218,14 @@ async def test_a_failover_is_decided_beforehand(
     async def submit(raw: bytes) -> bytes:
         return encode_receipt(msgspec_json.encode(await authority.receipt(raw)))
 
-    guard = HistoryGuard(authority.office, authority.pool, BrokerConsumers(broker), submit, asyncio.Event(), on_failover)
+    guard = HistoryGuard(
+        authority.office,
+        authority.pool,
+        BrokerConsumers(broker),
+        submit,
+        connected=asyncio.Event(),
+        on_failover=on_failover,
+    )
     running = asyncio.create_task(guard.run(lambda: None))
     try:
         connection = await guard.admit(await authority.connected())
