@@ -4,7 +4,8 @@ Beside the live version (blue) a rebuild fills another store (green), which nobo
 transaction of the live store:
 
     fence: a new edition, so that every writer of the present one is refused from then on
-    check: each Group's green Cursor is at or beyond the live one, on the history that the authority has now
+    check: each Group's green Cursor is at or beyond the live one, on the history that the authority has now;
+           at it, where the consumer has intents: what only green has applied would bring none, ever
     copy:  rows, Cursor, remembered Events and stop of each Group; a fork that was found is recorded with it
     commit
 
@@ -52,10 +53,10 @@ class Standing(Enum):
     UNPROVEN = "unproven"
     """Whether it is on the same history has to be asked."""
 
-    @property
-    def may_be_exchanged(self) -> bool:
-        """Whether nothing is lost by taking the rebuilt rows."""
-        return self not in (Standing.AHEAD, Standing.UNPROVEN)
+    def may_be_exchanged(self, *, keeps_intents: bool = False) -> bool:
+        """Whether nothing is lost by taking the rebuilt rows; `keeps_intents` is true of a consumer that has some."""
+        catching_up = self in (Standing.ABSENT, Standing.BEHIND) and keeps_intents
+        return self not in (Standing.AHEAD, Standing.UNPROVEN) and not catching_up
 
 
 class Judged(Struct, frozen=True):
@@ -85,7 +86,11 @@ def exchange_groups(
     if whole:
         exchanged |= {cursor.group_id for cursor in transaction.cursors()}
     standings = {group_id: _standing(transaction, group_id, judged) for group_id in sorted(exchanged)}
-    unready = {group_id: each for group_id, each in standings.items() if not each.may_be_exchanged}
+    unready = {
+        group_id: each
+        for group_id, each in standings.items()
+        if not each.may_be_exchanged(keeps_intents=transaction.keeps_intents)
+    }
     if unready:
         raise ExchangeRefused(unready)
     for group_id, each in standings.items():
@@ -98,7 +103,7 @@ def exchange_groups(
 def _standing(transaction: ExchangeTransaction, group_id: str, judged: Judged) -> Standing:
     live, green = transaction.cursor(group_id), transaction.green_cursor(group_id)
     fork = judged.forks.get(group_id)
-    if live is not None and green is not None and fork is not None and fork.seen == live:
+    if live is not None and fork is not None and fork.seen == live and (green is not None or fork.found.sequence == 0):
         return Standing.FORKED
     return compare_cursors(
         live,

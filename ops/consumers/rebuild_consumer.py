@@ -41,8 +41,8 @@ from projections.store.layout import Identity
 
 exchange_rounds_max: Final = 64
 """Attempts to exchange before the live version is too quick."""
-round_seconds: Final = 0.05
-"""Seconds after an exchange that could not get the live version's lock."""
+round_seconds: Final = 0.25
+"""Seconds after a round in which nothing was left to replay: the live version is at work, or has to catch up."""
 
 
 class GroupOutcome(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -156,7 +156,8 @@ class _Rebuild:
             raise CommandFault(f"{self._means.organization_id} has no Group {unknown[0]}; check the ID")
         # A Worker sees its own Groups only; a projection of the server's side has them all.
         others = set() if self._live.consumer.variant else heads.keys()
-        chosen = sorted(set(named) or (self._live.group_ids | others))
+        # What the authority lost as a whole has nothing to replay: the exchange puts it on record.
+        chosen = sorted(set(named) or (self._live.group_ids & heads.keys()) | others)
         await self._see(chosen)
         starts = dict(self._projection.visible_after)
         starts |= {cursor.group_id: cursor.sequence for cursor in await self._projection.cursors()}
@@ -236,11 +237,14 @@ class _Rebuild:
             else:
                 return edition, standings
             await self._see(unready)
+            before = self._events
             await self._replay(sorted(unready), 0)
             await self._check_stops(unready)
+            if self._events == before:
+                await asyncio.sleep(round_seconds)
         raise CommandFault(
             f"the live version could not be exchanged in {exchange_rounds_max} rounds ({ExchangeRefused(unready)}). It "
-            "is unchanged; run it again when less is going on, or name Groups with --group"
+            "is unchanged; let its process catch up, or wait until less is going on, and run it again"
         )
 
     async def _check_stops(self, unready: Collection[str]) -> None:
@@ -272,13 +276,11 @@ class _Rebuild:
     async def _vouches(self, live: Cursor) -> bool:
         """Whether the green version has applied what a live Cursor stands on."""
         return await self._projection.store.read(
-            lambda transaction: (
-                compare_cursors(
-                    live,
-                    transaction.cursor(live.group_id),
-                    lambda sequence: transaction.remembered(live.group_id, sequence),
-                ).may_be_exchanged
-            )
+            lambda transaction: compare_cursors(
+                live,
+                transaction.cursor(live.group_id),
+                lambda sequence: transaction.remembered(live.group_id, sequence),
+            ).may_be_exchanged()
         )
 
     async def _outcomes(self, standings: Mapping[str, Standing], equal: Mapping[str, bool]) -> tuple[GroupOutcome, ...]:

@@ -21,6 +21,11 @@ class ExchangeTransaction(SqlTransaction):
         super().__init__(connection, consumer, dialect)
         self._green = green
 
+    @property
+    def keeps_intents(self) -> bool:
+        """Whether something has to be done outside because of Events, which only the live version keeps."""
+        return bool(self._consumer.intent_tables)
+
     def green_cursor(self, group_id: str) -> Cursor | None:
         """Where the green version stands in a Group."""
         return self._read_cursor(self._store["read_green_cursor"].format(green=self._green), group_id)

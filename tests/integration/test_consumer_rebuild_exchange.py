@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import pytest
 
-from contracts.cursor import Cursor
+from contracts.cursor import Cursor, cursor_start
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from ops.consumers.green import GreenFile, green_beside
 from ops.projection_place import ProjectionSchema
@@ -31,6 +31,7 @@ from tests.mission_history import mission_history
 from tests.store_kinds import schema_at, store_kinds
 
 one, two = "urn:test:group:one", "urn:test:group:two"
+noticed = "2026-01-01T00:00:00.000000Z"
 unasked = Judged({}, {})
 rules = ApplyRules()
 
@@ -59,12 +60,12 @@ class Intending(MissionBoard):
 class TwoVersions:
     """A live store, the green one beside it, and the history that both are made of."""
 
-    def __init__(self, kind, path, place, stack):
+    def __init__(self, kind, path, place, stack, consumer):
         self.kind = kind
         self.path = path
         self.stack = stack
         self.green_place = stack.enter_context(green_beside(place).held())
-        self.consumer = Intending()
+        self.consumer = consumer
         self.identity = Identity(self.consumer, test_organization)
         self.source = HistoryDouble(mission_history(one), mission_history(two))
 
@@ -94,8 +95,14 @@ class TwoVersions:
         return await (store or self.live).read(lambda seen: seen.cursor(group_id))
 
 
+@pytest.fixture
+def consumer():
+    """Whose versions they are."""
+    return MissionBoard()
+
+
 @pytest.fixture(params=store_kinds)
-async def versions(request, tmp_path):
+async def versions(request, tmp_path, consumer):
     name, database = f"exchange_{secrets.token_hex(6)}", None
     path = tmp_path / "live"
     if request.param == "postgres":
@@ -103,7 +110,7 @@ async def versions(request, tmp_path):
         database = create_database(server, name)
     place = ProjectionSchema(database, schema_at(path)) if database else path.with_suffix(".db")
     with ExitStack() as stack:
-        made = await TwoVersions(store_kinds[request.param](database or ""), path, place, stack).open()
+        made = await TwoVersions(store_kinds[request.param](database or ""), path, place, stack, consumer).open()
         yield made
         await made.close()
     if database:
@@ -202,19 +209,45 @@ async def test_a_forked_live_version_stays_on_record(versions):
     assert seen.sequence > found.sequence
     with pytest.raises(ExchangeRefused):
         versions.exchange(one)
-    fork = Fork(one, seen, found, ())
+    fork = Fork(one, seen, found, (), None, noticed)
     assert versions.exchange(one, judged=Judged({}, {one: fork})) == {one: Standing.FORKED}
     await versions.live.reopen()
     assert await versions.live.read(lambda found: (found.forks(), found.counts())) == ([fork], {"forks": 1})
     assert await versions.digests() == (await versions.digests(versions.green))[:1]
 
 
-async def test_what_is_the_live_version_s_own_carries_over(versions):
-    """RULE-22: intents are kept and none is emitted; counters, known heads, positions and forks stay."""
+async def test_a_group_that_the_authority_lost_goes_on_record(versions):
+    """PRJ-3, RULE-22: there is nothing to rebuild; its rows go, and what had been seen stays."""
+    await versions.apply([*mission_history(one), *mission_history(two)])
+    await versions.rebuild(two)
+    seen = await versions.cursor(one)
+    fork = Fork(one, seen, cursor_start(test_organization, one, "f" * 32), (), None, noticed)
+    standings = versions.exchange(two, judged=Judged({}, {one: fork}), whole=True)
+    assert standings == {one: Standing.FORKED, two: Standing.LEVEL}
+    await versions.live.reopen()
+    assert await versions.live.read(lambda found: (found.cursor(one), found.forks())) == (None, [fork])
+
+
+@pytest.mark.parametrize("consumer", [Intending()])
+async def test_intents_are_the_live_version_s_alone(versions):
+    """RULE-22: green keeps none; a Group is exchanged once live has kept those of every Event that green has."""
     history = mission_history(one)
+    await versions.apply(history[:-1])
+    await versions.rebuild()
+    with pytest.raises(ExchangeRefused) as refused:
+        versions.exchange(one, two)
+    assert refused.value.standings == {one: Standing.BEHIND, two: Standing.ABSENT}
     await versions.apply(history)
+    assert versions.exchange(one) == {one: Standing.LEVEL}
+
+
+@pytest.mark.parametrize("consumer", [Intending()])
+async def test_what_is_the_live_version_s_own_carries_over(versions):
+    """RULE-22: intents stay as they are; so do counters, known heads, positions and forks."""
+    history = mission_history(one)
+    await versions.apply([*history, *mission_history(two)])
     place = StreamPosition(ShardId(1), test_incarnation, ShardPosition(7))
-    fork = Fork(two, *[await versions.cursor(one)] * 2, ())
+    fork = Fork(two, *[await versions.cursor(one)] * 2, (), None, noticed)
 
     def keep(transaction):
         transaction.count("duplicates", 3)
@@ -255,7 +288,7 @@ async def test_a_stopped_group_is_exchanged_with_its_stop(versions):
 async def test_another_version_takes_over(versions):
     """PRJ-4: what it discards it also fences; the process of the earlier version cannot write, nor open it again."""
 
-    class Later(Intending):
+    class Later(MissionBoard):
         version = 1_000
 
     await versions.apply(mission_history(one)[:10])

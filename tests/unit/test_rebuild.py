@@ -54,7 +54,8 @@ def test_a_live_cursor_beside_the_rebuilt_one(
 ) -> None:
     """RULE-22: only what is at or before the rebuilt Cursor, on the history that it is made of, may be exchanged."""
     assert compare_cursors(live, green, known, proven=proven) is standing
-    assert standing.may_be_exchanged is (standing in {Standing.ABSENT, Standing.LEVEL, Standing.BEHIND})
+    assert standing.may_be_exchanged() is (standing in {Standing.ABSENT, Standing.LEVEL, Standing.BEHIND})
+    assert standing.may_be_exchanged(keeps_intents=True) is (standing is Standing.LEVEL)
 
 
 def test_progress_in_words() -> None:
