@@ -44,7 +44,7 @@ from services.process.broker import connect as connect_broker
 from services.process.database import Connection, FaultKind, Pool, classify, connect, open_pool
 from services.process.logs import get_log
 from services.process.run import ServiceProcess, run_service
-from services.process.settings import Environment, SettingsFault
+from services.process.settings import Environment, Settings, SettingsFault
 from services.process.unique import default_instance, holder_name, uuid7_urn
 
 collection_thresholds: Final = (50_000, 20, 20)
@@ -85,20 +85,7 @@ class Authority:
         """`shard_count` counts the Group shards; `key` signs the Events; `connected` is set when the pool connects."""
         settings = process.settings
         environment = Environment()
-        self.office = Office(
-            organization_id=settings.organization_id,
-            holder=holder_name(environment.text("WEAVEHOLD_INSTANCE", default_instance("authority"))),
-            key=key,
-            new_id=uuid7_urn,
-            freshness=Freshness(
-                past_seconds=environment.integer(
-                    "WEAVEHOLD_FRESHNESS_PAST_SECONDS", freshness_past_seconds, minimum=1, maximum=86_400
-                ),
-                future_seconds=environment.integer(
-                    "WEAVEHOLD_FRESHNESS_FUTURE_SECONDS", freshness_future_seconds, minimum=0, maximum=3_600
-                ),
-            ),
-        )
+        self.office = _office(settings, environment, key)
         self._failure_days = environment.integer("WEAVEHOLD_AUDIT_DAYS", failure_days_kept, minimum=1, maximum=36_500)
         self._process = process
         self._broker = broker
@@ -121,23 +108,12 @@ class Authority:
         process.health.add("signing_key", self._signing_key.check)
         process.health.add("key_registry", self._registry.check)
         self._announcer = HeadAnnouncer(broker, pool, settings.organization_id, self._held.keys)
-        outcomes = ("accepted", "recorded_as_evidence", "forwarded", *(code.value for code in Code))
         self._displaced = process.metrics.counter(
             "authentication_failures_displaced", "Authentication failures that were not audited for lack of room"
         )
         self._committed_events = process.metrics.counter("events_committed", "Events committed to the log")
         self._committed_batches = process.metrics.counter("batches_committed", "Accepting transactions committed")
-        self.ingress = Ingress(
-            broker,
-            settings.organization_id,
-            pool=self._admission,
-            finder=self._finder,
-            lanes=self._serving,
-            holders=self._holders.get,
-            registry_version=lambda: self._keys.version,
-            answered=process.metrics.counter("commands_answered", "Commands answered", labels={"outcome": outcomes}),
-            on_failures=self._note_failures,
-        )
+        self.ingress = self._new_ingress()
         self._history = HistoryGuard(
             self.office,
             pool,
@@ -155,6 +131,22 @@ class Authority:
         """A connection for accepting transactions, once it is known where it leads."""
         url = self._process.settings.database_url
         return await self._history.admit(await connect(url, name="weavehold-lane", autocommit=False))
+
+    def _new_ingress(self) -> Ingress:
+        outcomes = ("accepted", "recorded_as_evidence", "forwarded", *(code.value for code in Code))
+        return Ingress(
+            self._broker,
+            self.office.organization_id,
+            pool=self._admission,
+            finder=self._finder,
+            lanes=self._serving,
+            holders=self._holders.get,
+            registry_version=lambda: self._keys.version,
+            answered=self._process.metrics.counter(
+                "commands_answered", "Commands answered", labels={"outcome": outcomes}
+            ),
+            on_failures=self._note_failures,
+        )
 
     def _new_lane(self) -> Lane:
         return Lane(
@@ -308,6 +300,24 @@ class Authority:
         """One bounded step; whether more is left to forget."""
         async with self._pool.connection() as connection:
             return await forget_old_failures(connection, self.office.organization_id, days_kept=self._failure_days)
+
+
+def _office(settings: Settings, environment: Environment, key: SigningKey) -> Office:
+    """Who accepts here, by what the settings say. Raises SettingsFault."""
+    return Office(
+        organization_id=settings.organization_id,
+        holder=holder_name(environment.text("WEAVEHOLD_INSTANCE", default_instance("authority"))),
+        key=key,
+        new_id=uuid7_urn,
+        freshness=Freshness(
+            past_seconds=environment.integer(
+                "WEAVEHOLD_FRESHNESS_PAST_SECONDS", freshness_past_seconds, minimum=1, maximum=86_400
+            ),
+            future_seconds=environment.integer(
+                "WEAVEHOLD_FRESHNESS_FUTURE_SECONDS", freshness_future_seconds, minimum=0, maximum=3_600
+            ),
+        ),
+    )
 
 
 async def _shard_count(pool: Pool, organization_id: str) -> int:
