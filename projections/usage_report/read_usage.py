@@ -6,7 +6,6 @@ Sums are exact: money by decimal arithmetic, told as decimal text; everything el
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from decimal import Context, Decimal
-from types import MappingProxyType
 from typing import Final
 
 from msgspec import Struct
@@ -59,7 +58,7 @@ class Budget(Struct, frozen=True, kw_only=True):
 class Outcomes(Struct, frozen=True, kw_only=True, rename="camel"):
     """WorkItems by state, and how many Messages, checkpoints and late results there were."""
 
-    work_items: Mapping[str, int]
+    work_items: dict[str, int]
     messages: int
     checkpoints: int
     late_results: int
@@ -138,7 +137,7 @@ class _Ledger:
     def outcomes(self) -> Outcomes:
         """The counts."""
         return Outcomes(
-            work_items=MappingProxyType(dict(sorted(self.work_items.items()))),
+            work_items=dict(sorted(self.work_items.items())),
             messages=self.counts["messages"],
             checkpoints=self.counts["checkpoints"],
             late_results=self.counts["lateResults"],
