@@ -32,7 +32,7 @@ from services.feed.trusted_keys import TrustedKeys
 from services.process.database import connect as open_database
 from tests.agent_rig import patient, running_stack, shared_organization_of
 from tests.conftest import create_database, drop_database
-from tests.projector_rig import Board, PlantedMissions, shards
+from tests.projector_rig import Board, PlantedMissions, shards, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -118,12 +118,16 @@ async def test_a_rebuild_beside_a_projector_at_work(planted, board):
     async with board.projecting() as process:
         await board.settled()
         before = board.missions()[mission.group_id].message_count
+        began = board.applied()
         posting = asyncio.create_task(planted.post_until(enough, mission))
+        # It is at work on the rows that are going to be exchanged.
+        await until(lambda: board.moved(began), 60)
         report = await rebuilt(board)
         assert {group.group_id for group in report.groups} == {each.group_id for each in planted.missions}
         assert (await verified(board)).ok
         enough.set()
-        posted = await posting
+        posted = await posting + 1
+        await planted.post(mission)
         await board.settled()
         assert board.missions()[mission.group_id].message_count == before + posted
         assert "projection_exchanged" in process.log.read_text()
