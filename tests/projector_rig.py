@@ -206,10 +206,10 @@ class Board:
         answer = await probe(port, "/readyz") if port else None
         return answer[1] if answer else None
 
-    async def dependency(self, name: str):
-        """What `/readyz` says of the board's `projection` or `delivery`: state and detail; empty without an answer."""
+    async def dependency(self, name: str, consumer: str = MissionBoard.name):
+        """What `/readyz` says of a consumer's `projection` or `delivery`: state and detail; empty without an answer."""
         answer = await self.readiness()
-        return answer["dependencies"].get(f"{name}:{MissionBoard.name}", {}) if answer else {}
+        return answer["dependencies"].get(f"{name}:{consumer}", {}) if answer else {}
 
     async def ready(self) -> bool:
         """Whether the running process says that it is ready: its delivery is provisioned."""

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 
+from ops.cursor_report import read_projection
 from services.agent.connect import connect
 from tests.agent_rig import patient, running_stack, shared_organization_of
 from tests.conftest import create_database, drop_database
@@ -288,6 +289,31 @@ async def test_a_stranger_wrote_its_projection(planted, projections_url, tmp_pat
     assert "start again to go on from what it holds" in process.log.read_text()
     async with board.projecting():
         await board.settled()
+
+
+async def test_one_store_fails_and_the_others_go_on(planted, board):
+    """PRJ-2, OPS-1: a file that is no database; its consumer says so and begins anew until it has one."""
+    board.folder.mkdir()
+    report = board.folder / "usage_report.sqlite"
+    report.write_bytes(b"This is no database. " * 100)
+    async with board.projecting(WEAVEHOLD_PROJECTIONS="mission_board, usage_report"):
+        await planted.post(planted.missions[0])
+        await board.settled()
+
+        async def told():
+            return "not a database" in (await board.dependency("projection", "usage_report")).get("detail", "")
+
+        await until(told, 60)
+        assert (await board.dependency("projection"))["state"] == "ready"
+        assert not await board.ready()
+        report.unlink()
+        await until(board.ready, 60)
+        heads = await planted.heads()
+
+        async def level():
+            return {cursor.group_id: cursor for cursor in read_projection(report)} == heads
+
+        await until(level, 60)
 
 
 async def test_unusable_settings_end_a_projector_with_2(planted, board, projections_url, tmp_path):
