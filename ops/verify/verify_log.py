@@ -10,7 +10,7 @@ from psycopg import AsyncConnection
 
 from contracts.canonical import signing_bytes
 from contracts.chain import ChainHash, SigningHash, chain_next, chain_start
-from contracts.event import Event
+from contracts.event import Event, history_resumed
 from contracts.identifiers import organization_shard
 from contracts.service_principals import authority
 from contracts.signature import base64url_bytes, verify_ed25519
@@ -33,18 +33,22 @@ class LogVerifier:
     """
 
     def __init__(self, connection: AsyncConnection[Any], organization_id: str, report: Report) -> None:
-        """Findings go into `report` under the checks `log`, `chain`, `signature` and `receipts`."""
+        """Findings go into `report` under the checks `log`, `chain`, `incarnations`, `signature` and `receipts`."""
         self._connection = connection
         self._asked = {"organization_id": organization_id, "rows_max": page_rows_max}
         self._organization_id = organization_id
         self._report = report
         self._heads: dict[str, tuple[int, ChainHash]] = {}
+        self._ordinals: dict[str, int] = {}
+        self._stands_in: dict[str, str] = {}
         self._keys: dict[str, RegisteredKey] = {}
 
     async def verify(self) -> None:
         """Verify all shards."""
         keys = await (await self._connection.execute(sql.read_keys, self._asked, binary=True)).fetchall()
         self._keys = {row[0]: registered_key(row) for row in keys}
+        known = await (await self._connection.execute(sql.read_incarnations, self._asked)).fetchall()
+        self._ordinals = {incarnation: ordinal for ordinal, (incarnation,) in enumerate(known, start=1)}
         for (shard_id,) in await (await self._connection.execute(sql.read_shards, self._asked)).fetchall():
             expected = 1
             receipted = await self._receipted(shard_id)
@@ -116,9 +120,22 @@ class LogVerifier:
             self._find("log", row, "the row's sequence or revision is not the signed one")
         if event.history.previous != previous:
             self._find("chain", row, "the signed previous hash is not that of the Event before it")
+        self._incarnation(event, group_id, row)
         self._signature(event, unsigned, row)
         self._heads[group_id] = (sequence, chain_hash)
         return event
+
+    def _incarnation(self, event: Event, group_id: str, row: tuple[Any, ...]) -> None:
+        """A history goes on in a later incarnation only, and says so first (RULE-17); the Organization's own cannot."""
+        now, before = event.history.incarnation, self._stands_in.get(group_id)
+        self._stands_in[group_id] = now
+        if now not in self._ordinals:
+            self._find("incarnations", row, f"incarnation {now} was never opened")
+        elif before is not None and before != now:
+            if self._ordinals[now] < self._ordinals.get(before, 0):
+                self._find("incarnations", row, f"incarnation {now} was opened before {before}, which it follows here")
+            elif group_id and event.kind != history_resumed:
+                self._find("incarnations", row, f"the Group goes on in incarnation {now} without {history_resumed}")
 
     def _signature(self, event: Event, unsigned: bytes, row: tuple[Any, ...]) -> None:
         """Signed by a key of the accepting service that was valid at the Event's time."""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -17,7 +18,11 @@ from contracts.identifiers import ShardId
 from contracts.rejection import Code
 from contracts.reply import encode_receipt
 from ops.bench.workload import group_name, signed_command
-from ops.init import Organization
+from ops.embedded.operating_user import operating_user
+from ops.embedded.postgres_server import PostgresServer
+from ops.init import Organization, initialize
+from ops.verify.finding import Report
+from ops.verify.verify_log import LogVerifier
 from services.authority.accept_transition import resume_groups
 from services.authority.broker_consumers import BrokerConsumers
 from services.authority.examine_history import examine_history
@@ -25,6 +30,7 @@ from services.authority.guard_history import HistoryGuard, OnFailover
 from services.process.broker import connect as connect_broker
 from services.process.database import connect
 from tests.authority_rig import InProcessAuthority, authority_on, creation, post, refusal_of, rows, run_sql, verified
+from tests.conftest import PrivatePostgres
 from tests.keys_rig import authority_with_groups, to_registry
 
 
@@ -252,3 +258,55 @@ async def test_incarnations_are_immutable(database_url: str, organization: Organ
     del organization
     with pytest.raises(psycopg.errors.RestrictViolation):
         await run_sql(database_url, "UPDATE incarnation SET timeline = 9")
+
+
+async def test_a_real_recovery_is_another_timeline(
+    private_postgres: PrivatePostgres, nats_url: str, tmp_path: Path
+) -> None:
+    """RULE-16: a server that was recovered says so itself, before its first checkpoint too."""
+    url = private_postgres.database_url
+    connection = await connect(url, name="test-recovery")
+    organization = await initialize(connection, name="recovered", keys_directory=tmp_path / "keys", shard_count=1)
+    await connection.close()
+    await asyncio.to_thread(private_postgres.server.stop)
+    recovering = PostgresServer(
+        private_postgres.server.directory,
+        parameters={"restore_command": "false", "recovery_target_timeline": "latest"},
+    )
+    (recovering.data / "recovery.signal").touch()
+    operating_user().own(recovering.data / "recovery.signal")
+    await asyncio.to_thread(recovering.start)
+    broker = await connect_broker(nats_url, name="test-recovery")
+    try:
+        async with asyncio.timeout(60):
+            while (await rows(url, "SELECT pg_is_in_recovery()"))[0][0]:
+                await asyncio.sleep(0.1)
+        connection = await connect(url, name="test-recovery")
+        evidence = await examine_history(connection, BrokerConsumers(broker), organization.organization_id)
+        await connection.close()
+        assert (evidence.founded_on[0], evidence.founded_on[1], evidence.stands_on[1]) == (evidence.stands_on[0], 1, 2)
+        assert evidence.was_promoted
+    finally:
+        await broker.close()
+        await asyncio.to_thread(recovering.stop)
+
+
+async def test_verification_sees_a_history_that_changes_silently(
+    authority: InProcessAuthority, organization: Organization, database_url: str
+) -> None:
+    """RULE-17, NEW-5: an Event in another incarnation whose Group does not say so first."""
+    await authority.receipt(post(organization))
+    await verified(database_url, organization)
+    await run_sql(
+        database_url,
+        "ALTER TABLE incarnation DISABLE TRIGGER ALL",
+        f"UPDATE incarnation SET incarnation = '{'e' * 32}'",
+    )
+    report = Report()
+    connection = await connect(database_url, name="verify")
+    try:
+        await LogVerifier(connection, organization.organization_id, report).verify()
+    finally:
+        await connection.close()
+    assert {finding.check for finding in report.findings} == {"incarnations"}
+    assert f"incarnation {organization.incarnation} was never opened" in report.findings[0].message

@@ -1,0 +1,1 @@
+SELECT incarnation FROM incarnation WHERE organization_id = %(organization_id)s ORDER BY ordinal
