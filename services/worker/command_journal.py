@@ -13,11 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from projections.store.sqlite import busy_seconds
 from services.agent.sign_command import SignedCommand
 from services.process.statements import load
-
-busy_seconds: Final = 5.0
-"""Seconds to wait for another writer of the same file."""
 
 _sql: Final = load(__package__)
 

@@ -19,17 +19,24 @@ import pytest_asyncio
 from ops.command_fault import CommandFault, UsageFault
 from ops.consumers.find_projection import find_projection
 from ops.consumers.green import green_beside
+from ops.consumers.list_consumers import list_consumers
 from ops.consumers.rebuild_consumer import Means, rebuild_consumer
 from ops.consumers.steady_history import Patience, SteadyHistory
 from ops.consumers.verify_consumer import verify_consumer
 from projections.exchange_groups import Standing
 from projections.history import HistoryUnavailable
+from projections.projection import Projection
 from projections.proof import SignatureProof
+from projections.rebuild import rebuild
+from projections.store.sqlite import SqliteStore
+from projections.work_queue.consumer import WorkQueue
 from services.agent.connect import connect
+from services.agent.sign_command import SignedCommand
 from services.feed.signed_history import SignedHistory
 from services.feed.trust_anchors import load_anchors
 from services.feed.trusted_keys import TrustedKeys
 from services.process.database import connect as open_database
+from services.worker.command_journal import CommandJournal
 from tests.agent_rig import patient, running_stack, shared_organization_of
 from tests.conftest import create_database, drop_database
 from tests.projector_rig import Board, PlantedMissions, shards, until
@@ -90,9 +97,9 @@ def write(board, statement):
 
 
 @asynccontextmanager
-async def means_of(board, source=None, patience=None):
+async def means_of(planted, source=None, patience=None):
     """What a rebuild in this process works with."""
-    stack, operator = board.planted.stack, board.planted.operator
+    stack, operator = planted.stack, planted.operator
     organization = stack.organization.organization_id
     anchors = load_anchors(stack.organization.keys_directory / "anchors.json").of(organization)
     history = SteadyHistory(source or SignedHistory(operator.history), None, patience or Patience())
@@ -103,12 +110,12 @@ async def means_of(board, source=None, patience=None):
 
 async def rebuilt(board, *group_ids, source=None, patience=None):
     """Rebuild the board in this process."""
-    async with means_of(board, source, patience) as means:
+    async with means_of(board.planted, source, patience) as means:
         return await rebuild_consumer(board.place, group_ids, means)
 
 
 async def verified(board, *group_ids):
-    async with means_of(board) as means:
+    async with means_of(board.planted) as means:
         return await verify_consumer(means.database, means.organization_id, board.place, group_ids)
 
 
@@ -176,10 +183,10 @@ async def test_a_changed_row_is_named_and_repaired(planted, board):
 @pytest.mark.parametrize("board", ["sqlite"], indirect=True)
 async def test_what_the_commands_print(planted, board):
     """NEW-4, OPS-2: one object each; exit 0 when all is equal and at the head, 1 when a row differs."""
-    code, listed, _ = await asyncio.to_thread(command, board, "list")
-    [line] = [each for each in listed["consumers"] if each["place"] == str(board.place)]
-    assert (line["name"], line["state"], line["groups"]) == ("mission_board", "live", len(planted.missions))
-    assert (code, line["stopped"], line["findings"]) == (0, 0, 0)
+    async with means_of(planted) as means:
+        [line] = await list_consumers(means.database, means.organization_id, [board.place])
+    assert (line.name, line.state, line.groups) == ("mission_board", "live", len(planted.missions))
+    assert (line.behind, line.stopped, line.findings) == (0, 0, 0)
     group_id = planted.missions[0].group_id
     write(board, f"UPDATE mission_board_mission SET title = 'x' WHERE group_id = '{group_id}'")
     code, report, _ = await asyncio.to_thread(command, board, "verify", "mission_board", "--group", group_id)
@@ -228,3 +235,31 @@ async def test_two_rebuilds_at_once_and_names_that_are_none(planted, board):
         await rebuilt(board, "urn:weavehold:group:none")
     with pytest.raises(UsageFault, match="there is no projection nobody"):
         find_projection("nobody", board.folder.parent)
+
+
+async def test_a_worker_s_queue_is_repaired_beside_its_journal(planted, tmp_path):
+    """PRJ-4, NEW-4: found by the Worker's name; what else lies in its file, such as unsettled Commands, stays."""
+    place = tmp_path / "workers" / "editor.sqlite"
+    place.parent.mkdir()
+    organization, agent = planted.operator.organization_id, planted.stack.key("editor").principal.id
+    store = await SqliteStore.open(place, WorkQueue(agent), organization)
+    groups = [mission.group_id for mission in planted.missions]
+    await rebuild(Projection(store), SignedHistory(planted.operator.history), groups)
+    await store.close()
+    journal = CommandJournal(place)
+    await journal.open()
+    command = SignedCommand(action_id="urn:test:action", kind="work.start", issued_at="2026-01-01T00:00:00Z", raw=b"{}")
+    await journal.remember("step", command)
+    with closing(sqlite3.connect(place)) as database, database:
+        database.execute("UPDATE work_queue_group SET membership_role = 'guest'")
+    assert find_projection("editor", tmp_path) == place
+    async with means_of(planted) as means:
+        found = await verify_consumer(means.database, organization, place, ())
+        assert {(each.table, each.live["membership_role"]) for each in found.differences} == {
+            ("work_queue_group", "guest")
+        }
+        report = await rebuild_consumer(place, (), means)
+        assert {group.group_id for group in report.groups} == set(groups)
+        assert (await verify_consumer(means.database, organization, place, ())).ok
+    assert await journal.unsettled() == [("step", command)]
+    await journal.close()
