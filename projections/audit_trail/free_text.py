@@ -39,7 +39,7 @@ _decode: Final = msgspec.json.Decoder().decode
 
 
 def free_text(payload: msgspec.Raw) -> str:
-    """The words of a payload in the order of `text_members`, the first `text_characters_max`; "" without any."""
+    """The words of a payload, each text once, in the order of `text_members`; at most `text_characters_max`."""
     found: defaultdict[str, list[str]] = defaultdict(list)
     waiting: list[Any] = [_decode(payload)]
     while waiting:
@@ -51,7 +51,7 @@ def free_text(payload: msgspec.Raw) -> str:
             waiting += reversed(value.values())
         elif isinstance(value, list):
             waiting += reversed(value)
-    words = (text for name in text_members for text in found[name])
+    words = dict.fromkeys(text for name in text_members for text in found[name])
     return separator.join(words)[:text_characters_max]
 
 

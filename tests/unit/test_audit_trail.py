@@ -123,6 +123,7 @@ def test_free_text_is_found_by_the_names_of_its_members() -> None:
         "deep": [{"reason": "because"}, {"conditions": ["one", "two", {"text": "three"}]}],
         "missionId": "urn:test:mission",
         "title": "Title",
+        "goal": "Title",
         "phase": 7,
     }
     assert words(payload) == separator.join(["Title", "three", "because", "one", "two"])
