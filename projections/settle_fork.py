@@ -68,7 +68,7 @@ async def find_fork(
         found = place_of(heads[0])
         if await _continues(source, proof, cursor, found):
             return None
-        lost, shared = await _compare(source, group_id, remembered, found)
+        lost, shared = await _compare(source, group_id, remembered)
     else:
         found = cursor_start(organization_id, group_id, await _incarnation_without(source, cursor))
         lost, shared = tuple(remembered), GroupSequence(0)
@@ -125,12 +125,12 @@ async def _continues(source: HistorySource, proof: SignatureProof | None, cursor
 
 
 async def _compare(
-    source: HistorySource, group_id: str, remembered: Sequence[AppliedEvent], found: Cursor
+    source: HistorySource, group_id: str, remembered: Sequence[AppliedEvent]
 ) -> tuple[tuple[AppliedEvent, ...], GroupSequence | None]:
     """Those of the remembered Events that the authority's history lacks, and the last sequence that both have."""
     if not remembered:
         return (), None
-    first, last = remembered[0].sequence, min(remembered[-1].sequence, found.sequence)
+    first, last = remembered[0].sequence, remembered[-1].sequence
     after = GroupSequence(first - 1)
     present: dict[GroupSequence, ChainHash] = {}
     while after < last:

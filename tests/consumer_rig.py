@@ -66,19 +66,30 @@ class Stream:
 
     def __init__(self, client: Client) -> None:
         self.client = client
-        self.name = subjects.stream_name(test_organization, shard, test_incarnation)
+        self.incarnation = test_incarnation
         self.last = 0
+
+    @property
+    def name(self) -> str:
+        """Its name at the broker."""
+        return subjects.stream_name(test_organization, shard, self.incarnation)
 
     async def create(self, first: int = 1) -> None:
         """Make it; the first message gets the position `first`."""
         stream = ShardStream(self.client, test_organization, shard, StreamLimits())
-        assert await stream.create(test_incarnation, ShardPosition(first))
+        assert await stream.create(self.incarnation, ShardPosition(first))
         self.last = first - 1
+
+    async def follow(self, incarnation: str) -> None:
+        """Be the stream of the next incarnation from now on: it takes the subjects over."""
+        await ShardStream(self.client, test_organization, shard, StreamLimits()).retire(self.incarnation)
+        self.incarnation = incarnation
+        await self.create()
 
     async def publish(self, events: Iterable[BuiltEvent], *, relay_epoch: int = 1) -> None:
         """Append messages as the relay does."""
         for built in events:
-            headers = {mark_header: mark_text(built.event.event_id, relay_epoch, test_incarnation)}
+            headers = {mark_header: mark_text(built.event.event_id, relay_epoch, self.incarnation)}
             await self._put(built.mark.group_id, built.raw, headers)
 
     async def publish_pointer(self, built: BuiltEvent) -> None:
@@ -157,13 +168,14 @@ class Provider:
         self.groups = list(groups)
         self.filtered = filtered
         self.visible_after: dict[str, GroupSequence] = {}
+        self.incarnation = test_incarnation
         self.start = 1
         self.asked = 0
 
     async def provision(self) -> Provisioned:
         """As `DeliveryProvider.provision`."""
         self.asked += 1
-        stream = subjects.stream_name(test_organization, shard, test_incarnation)
+        stream = subjects.stream_name(test_organization, shard, self.incarnation)
         filters = tuple(subjects.event(test_organization, shard, group_id) for group_id in self.groups)
         if not self.filtered:
             filters = (subjects.shard_events(test_organization, shard),)
@@ -176,7 +188,7 @@ class Provider:
         except (BrokerError, StreamAbsent, TimeoutError) as fault:
             raise DeliveryUnavailable(str(fault)) from fault
         return Provisioned(
-            incarnation=test_incarnation,
+            incarnation=self.incarnation,
             deliveries=(Delivery(shard_id=shard, stream=stream, consumer=consumer_name),),
             groups=tuple(
                 DeliveredGroup(group_id, shard, self.visible_after.get(group_id, GroupSequence(0)))

@@ -20,19 +20,20 @@ sequence; calls and answers lost, late by seconds, computed from a history that 
 the history's pages; connections cut, with what waited in them sent afterwards; messages deleted from a stream, Events
 that the broker refuses; consumers deleted; the broker's store wiped or replaced by an older copy; relays replaced
 while their predecessors publish on; consumers killed before or after a commit, before or after an acknowledgement,
-while they wait for an answer or anywhere; their stores lost or replaced by older copies; the authority restored, with
-a new incarnation or in silence, its history shorter than a Cursor, level with it, or beyond it with other Events
-below.
+while they wait for an answer or anywhere; their stores lost or replaced by older copies; Groups hidden from a Worker
+for a while; the authority restored, with a new incarnation in new streams of which nobody is told, or in silence, its
+history shorter than a Cursor, level with it, or beyond it with other Events below, or without the whole Group.
 
-**Judgement** (`checker`): every commit by the log alone, every acknowledgement, every report to the authority, every
-file against its commits at each start, every stream against the log; and after the last fault everybody catches up,
-and then asks hardly anything any more.
+**Judgement** (`checker`): every commit by the log alone, with its intents and the Events that it reports as lost, every
+acknowledgement, every report to the authority, every file against its commits at each start, every stream against the
+log; and after the last fault everybody catches up, reads the streams of the current incarnation, and asks hardly
+anything any more.
 
 **Mutants** (`mutants`): the code with one decision undone at a time is caught, each within a bounded number of seeds.
 
-**Limits.** A Group whose whole history is lost by a restore is left out: the authority then shows no such Group,
-which a consumer cannot tell from a Membership that ended. What a forged message hides is found by the comparison of
-heads, not by positions. Key rotation, quarantine, unknown kinds, blue/green and side effects are tested elsewhere.
+**Limits.** A Worker that keeps the rows of a Group that was lost as a whole does right: it cannot tell that from a
+Membership that ended. What a forged message hides is found by the comparison of heads, not by positions. Key rotation,
+quarantine, unknown kinds, blue/green and side effects are tested elsewhere.
 One consumer per process; SQLite only. The broker's model is written from what was measured of the real one, not from
 its source.
 

@@ -24,6 +24,12 @@ telling: Final = {
     "position_past_a_hole": 5,
     "head_forgotten": 0,
     "lower_head_believed": 44,
+    "sequence_only": 7,
+    "lost_group_kept": 3,
+    "absence_believed": 44,
+    "intents_in_refill": 7,
+    "silence_kept_in_memory": 15,
+    "incarnation_not_followed": 7,
     "signature_unchecked": 8,
     "proven_by_the_first": 34,
 }
@@ -32,7 +38,7 @@ telling: Final = {
 
 @pytest.mark.parametrize("name", mutants)
 def test_an_undone_decision_is_noticed(name: str) -> None:
-    """MWP-WRK-029, PRJ-1, PRJ-3, NEW-1, RULE-19, RULE-20: each mutant violates what the checker demands."""
+    """MWP-WRK-029, PRJ-1, PRJ-3, NEW-1, RULE-18…22: each mutant violates what the checker demands."""
     with mutants[name]():
         for seed in (telling[name], *range(seeds_max - 1)):
             if run_plan(draw_plan(seed)).violation is not None:
