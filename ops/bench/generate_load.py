@@ -1,13 +1,15 @@
 """The load generator: a process of its own that sends signed Commands and counts what came back.
 
-    python -m ops.bench.generate_load NATS_URL SUBJECT FILE WINDOW
+    python -m ops.bench.generate_load NATS_URL SUBJECT FILE WINDOW [RATE]
 
-FILE holds Commands, each after its length as four bytes. At most WINDOW are in flight. Prints one JSON object:
-accepted, refused, seconds, cpuSeconds and, when there were refusals, the first one.
+FILE holds Commands, each after its length as four bytes. At most WINDOW are in flight; with RATE each is sent at its
+time, so many a second. Prints one JSON object: accepted, refused, seconds, cpuSeconds and, when there were refusals,
+the first one.
 """
 
 import asyncio
 import json
+import math
 import resource
 import sys
 import time
@@ -37,16 +39,20 @@ def write_commands(path: Path, commands: list[bytes]) -> None:
     path.write_bytes(b"".join(len(command).to_bytes(4) + command for command in commands))
 
 
-async def send_all(url: str, subject: str, commands: list[bytes], window: int) -> dict[str, object]:
-    """Send every Command, at most `window` at a time, and report."""
+async def send_all(
+    url: str, subject: str, commands: list[bytes], window: int, rate: float = math.inf
+) -> dict[str, object]:
+    """Send every Command, at most `window` at a time and `rate` a second, and report."""
     broker = await nats.connect(url)
-    waiting = iter(commands)
+    waiting = enumerate(commands)
     counts: Counter[str] = Counter()
     first_refusal = ""
 
     async def sender() -> None:
         nonlocal first_refusal
-        for command in waiting:
+        for number, command in waiting:
+            if (early := started + number / rate - time.perf_counter()) > 0:
+                await asyncio.sleep(early)
             reply = (await broker.request(subject, command, timeout=reply_seconds_max)).data
             accepted = reply.startswith(b'{"receipt":')
             counts["accepted" if accepted else "refused"] += 1
@@ -69,8 +75,9 @@ async def send_all(url: str, subject: str, commands: list[bytes], window: int) -
 
 def main() -> None:
     """Run from the command line."""
-    url, subject, file, window = sys.argv[1:5]
-    report = uvloop.run(send_all(url, subject, read_commands(Path(file)), int(window)))
+    url, subject, file, window, *rates = sys.argv[1:6]
+    rate = float(rates[0]) if rates else math.inf
+    report = uvloop.run(send_all(url, subject, read_commands(Path(file)), int(window), rate))
     sys.stdout.write(json.dumps(report) + "\n")
 
 

@@ -7,9 +7,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from msgspec import Struct
@@ -24,7 +25,7 @@ from ops.migrate import migrate
 from services.process.database import connect
 
 start_seconds_max: Final = 30.0
-"""Seconds until an authority must be ready."""
+"""Seconds until a service must be ready."""
 load_seconds_max: Final = 300.0
 """Seconds that one run of the load generator may take."""
 
@@ -42,14 +43,14 @@ class Rig(Struct, frozen=True, kw_only=True):
         """The database that the authority writes to."""
         return self.postgres.url()
 
-    async def load(self, commands: list[bytes], window: int) -> dict[str, Any]:
-        """Send Commands through the load generator. Raises RuntimeError when any is refused."""
+    async def load(self, commands: list[bytes], window: int, rate: float | None = None) -> dict[str, Any]:
+        """Send Commands through the load generator, at most `rate` a second. Raises RuntimeError for a refusal."""
         file = self.directory / "load"
         write_commands(file, commands)
         subject = subjects.command_ingress(self.organization.organization_id)
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "ops.bench.generate_load", self.broker.url, subject, str(file), str(window),
-            stdout=subprocess.PIPE,
+            *([] if rate is None else [str(rate)]), stdout=subprocess.PIPE,
         )  # fmt: skip
         output, _ = await asyncio.wait_for(process.communicate(), load_seconds_max)
         report: dict[str, Any] = json.loads(output)
@@ -59,11 +60,19 @@ class Rig(Struct, frozen=True, kw_only=True):
 
 
 @asynccontextmanager
-async def running_rig(shard_count: int, authorities: int = 1) -> AsyncIterator[Rig]:
+async def running_rig(
+    shard_count: int,
+    authorities: int = 1,
+    relays: int = 0,
+    database_settings: Mapping[str, str] = MappingProxyType({}),
+) -> AsyncIterator[Rig]:
     """Start everything in a temporary directory, and leave nothing running behind."""
     directory = Path(tempfile.mkdtemp(prefix="weavehold-bench-"))
     await asyncio.to_thread(directory.chmod, 0o711)
-    postgres, broker = PostgresServer(directory / "postgres"), BrokerServer(directory / "broker")
+    postgres, broker = (
+        PostgresServer(directory / "postgres", parameters=database_settings),
+        BrokerServer(directory / "broker"),
+    )
     children: list[subprocess.Popen[bytes]] = []
     try:
         await asyncio.to_thread(postgres.start)
@@ -74,7 +83,8 @@ async def running_rig(shard_count: int, authorities: int = 1) -> AsyncIterator[R
         organization = await initialize(connection, name="bench", keys_directory=keys, shard_count=shard_count)
         await connection.close()
         rig = Rig(directory=directory, postgres=postgres, broker=broker, organization=organization)
-        children.extend([await _start_authority(rig, number) for number in range(authorities)])
+        services = ["services.authority.main"] * authorities + ["outbox_relay.main"] * relays
+        children.extend([await _start_service(rig, module, number) for number, module in enumerate(services)])
         yield rig
     finally:
         for child in children:
@@ -86,8 +96,10 @@ async def running_rig(shard_count: int, authorities: int = 1) -> AsyncIterator[R
         shutil.rmtree(directory, ignore_errors=True)
 
 
-async def _start_authority(rig: Rig, number: int) -> "subprocess.Popen[bytes]":
-    port_file = rig.directory / f"authority-{number}.port"
+async def _start_service(rig: Rig, module: str, number: int) -> "subprocess.Popen[bytes]":
+    """Start a service of the product and wait until it is ready. `number` is one of its own in this rig."""
+    name = f"{module.partition('.')[0]}-{number}"
+    port_file, log_file = rig.directory / f"{name}.port", rig.directory / f"{name}.log"
     variables = os.environ | {
         "WEAVEHOLD_DATABASE_URL": rig.database_url,
         "WEAVEHOLD_NATS_URL": rig.broker.url,
@@ -97,10 +109,10 @@ async def _start_authority(rig: Rig, number: int) -> "subprocess.Popen[bytes]":
         "WEAVEHOLD_HEALTH_PORT_FILE": str(port_file),
         "WEAVEHOLD_LOG_LEVEL": "warning",
     }
-    log = (rig.directory / f"authority-{number}.log").open("wb")
-    child = subprocess.Popen(  # noqa: ASYNC220 - our own program, awaited in a thread
-        [sys.executable, "-m", "services.authority.main"], env=variables, stdout=log, stderr=log
-    )
+    with log_file.open("wb") as log:
+        child = subprocess.Popen(  # noqa: ASYNC220, S603 - our own program, awaited in a thread
+            [sys.executable, "-m", module], env=variables, stdout=log, stderr=log
+        )
     deadline = asyncio.get_running_loop().time() + start_seconds_max
     while asyncio.get_running_loop().time() < deadline:
         if port_file.exists() and await _is_ready(port_file.read_text().strip()):
@@ -108,9 +120,9 @@ async def _start_authority(rig: Rig, number: int) -> "subprocess.Popen[bytes]":
         if child.poll() is not None:
             break
         await asyncio.sleep(0.1)
-    text = (rig.directory / f"authority-{number}.log").read_text()[-command_bytes_max:]
+    text = log_file.read_text()[-command_bytes_max:]
     child.kill()
-    raise RuntimeError(f"the authority did not become ready:\n{text}")
+    raise RuntimeError(f"{module} did not become ready:\n{text}")
 
 
 async def _is_ready(port: str) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from ops.bench.accept import measure_hot_group, measure_many_groups
+from ops.bench.apply_latency import measure as measure_apply_latency
 from ops.bench.canonicalize import measure as measure_canonicalize
 from ops.bench.measurement import Measurement
 from ops.bench.rebuild import measure as measure_rebuild
@@ -14,6 +15,7 @@ benchmarks: Final[Mapping[str, Callable[[], Awaitable[Measurement]]]] = {
     "accept-many-groups": measure_many_groups,
     "accept-hot-group": measure_hot_group,
     "relay": measure_relay,
+    "apply-latency": measure_apply_latency,
     "rebuild": measure_rebuild,
     "verify-command": measure_verify_command,
     "canonicalize": measure_canonicalize,

@@ -1,6 +1,7 @@
 """Benchmarks that start nothing: they measure what they say, on documents of which no two are alike."""
 
 import json
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from contracts.bounds import command_bytes_max
 from contracts.document_kinds import DocumentKind
 from contracts.verification import Verified, verify_document
 from ops.bench import canonicalize, verify_command
+from ops.bench.follow_applied import AppliedLog, Committed, percentile
 from ops.bench.interleave import interleave, pairs_of_warming
 from ops.bench.measurement import measured
 from ops.bench.run import benchmarks
@@ -76,3 +78,29 @@ def test_the_command_prints_json(monkeypatch: pytest.MonkeyPatch) -> None:
     assert result.exit_code == 0, result.output
     (only,) = json.loads(result.stdout)["benchmarks"]
     assert only["name"] == "canonicalize"
+
+
+def test_latencies_come_from_what_a_projection_noted(tmp_path: Path) -> None:
+    """An Event is applied with the first Cursor at or beyond it; a line that is not complete yet waits."""
+    path = tmp_path / "applied"
+    log = AppliedLog(path)
+    log.read()
+    path.write_text("10.5 2 urn:a\n11.0 1 urn:b\n12.5 4 ur")
+    log.read()
+    events = [Committed("urn:a", 1, 10.0), Committed("urn:a", 2, 10.25), Committed("urn:b", 1, 10.0)]
+    assert log.has(events)
+    assert log.latencies(events) == [0.25, 0.5, 1.0]
+    assert log.rate(events) == 3.0
+    later = Committed("urn:a", 3, 12.0)
+    assert not log.has([later])
+    assert log.latencies([later]) == []
+    with path.open("a") as file:
+        file.write("n:a\n")
+    log.read()
+    assert log.latencies([later]) == [0.5]
+
+
+@pytest.mark.parametrize(("percent", "value"), [(0, 1.0), (50, 2.0), (75, 3.0), (99, 4.0), (100, 4.0)])
+def test_a_percentile_is_a_value_that_occurred(percent: float, value: float) -> None:
+    """The smallest one that so many percent do not exceed."""
+    assert percentile([1.0, 2.0, 3.0, 4.0], percent) == value

@@ -1,0 +1,1 @@
+CREATE TABLE bare_event (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, event bytea NOT NULL)

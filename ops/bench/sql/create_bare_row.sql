@@ -1,0 +1,1 @@
+CREATE TABLE bare_row (number INTEGER PRIMARY KEY, event BLOB NOT NULL)

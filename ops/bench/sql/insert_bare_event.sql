@@ -1,0 +1,1 @@
+INSERT INTO bare_event (event) VALUES (%(event)s)

@@ -1,0 +1,1 @@
+INSERT INTO bare_row (event) VALUES (:event)
