@@ -51,7 +51,7 @@ def authority_permissions(organization_id: str) -> Permissions:
             of("member.*"),
             of("head.*.*"),
             subjects.keys_changed(organization_id),
-            *_api("STREAM.INFO.*", "CONSUMER.NAMES.*", "CONSUMER.INFO.*.*"),
+            *_api("STREAM.NAMES", "STREAM.INFO.*", "CONSUMER.NAMES.*", "CONSUMER.INFO.*.*"),
             *_api("CONSUMER.CREATE.*.*", "CONSUMER.DELETE.*.*"),
         ),
         subscribe=(
