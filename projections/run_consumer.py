@@ -264,7 +264,7 @@ class ConsumerRun:
         """Something bears the name of an incarnation: of one never met before the authority is asked (RULE-18)."""
         if incarnation not in self._incarnations:
             self._incarnations.add(incarnation)
-            _log.warning("incarnation_met", incarnation=incarnation, delivered=self._provisioned.incarnation)
+            _log.warning("incarnation_met", incarnation=incarnation)
             self.refresh()
 
     async def _notice(self, delivery: Delivery, delivered: Delivered) -> None:

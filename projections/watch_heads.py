@@ -107,7 +107,15 @@ class HeadWatch:
         """Compare all heads about every `seconds`, at random between half and one and a half, for ever."""
         while True:
             await asyncio.sleep(seconds * random.uniform(0.5, 1.5))  # noqa: S311 - jitter, not a secret
-            await self.compare()
+            if await self.compare() and self._source.shows_all:
+                await self._ask_incarnation()
+
+    async def _ask_incarnation(self) -> None:
+        """Ask which incarnation is current: in whole shards it may begin with a Group that nobody here knows of."""
+        try:
+            self._meet(await self._source.incarnation())
+        except (HistoryUnavailable, HistoryRefused) as fault:
+            _log.warning("incarnation_not_asked", reason=str(fault))
 
     async def compare(self, group_ids: Collection[str] = ()) -> bool:
         """Ask for the heads of these Groups (of all known ones without any); whether the source answered."""
