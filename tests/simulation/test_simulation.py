@@ -23,6 +23,7 @@ found_seeds = (
     44,  # a restored authority ended below a Cursor and moved no further: its lost Events stayed in the projection
     45,  # the same, read unfiltered
     56,  # as 29, of a hidden Event that was delivered
+    898,  # a new incarnation began with a Group that a projector had never heard of: it read on in the old streams
 )
 """Seeds that once failed, with what they found."""
 
