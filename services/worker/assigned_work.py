@@ -11,6 +11,8 @@ from contracts.identifiers import OwnershipEpoch
 class AssignedWork(Struct, frozen=True, kw_only=True):
     """A WorkItem that this Agent owns, at one revision. `checkpoint` is the latest one of any owner.
 
+    `ownership_lease_id` names the ownership from its acceptance on; its epoch may be lifted meanwhile (RULE-17).
+
     `running_lease_id` names an Execution Lease that this very session holds already: its start was accepted, but the
     run that asked for it ended before it could tell.
     """
@@ -21,6 +23,7 @@ class AssignedWork(Struct, frozen=True, kw_only=True):
     revision: int
     contract: WorkContract
     ownership_epoch: OwnershipEpoch
+    ownership_lease_id: str | None
     checkpoint: Checkpoint | None
     running_lease_id: str | None
 

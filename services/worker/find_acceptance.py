@@ -35,9 +35,9 @@ async def find_acceptance(
             await _prove(proof, replayed.event, (work.group_id, sequence))
             event = msgspec.json.decode(replayed.event, type=Event)
             accepted = msgspec.convert(event.payload, WorkOfferAccepted)
-            if accepted.ownership_epoch == work.ownership_epoch:
+            if accepted.owner.ownership_lease_id == work.ownership_lease_id:
                 return Acceptance(accepted.owner.agent_card_version, accepted.owner.capability_pins)
-    raise Unavailable(f"no acceptance of {work.work_item_id} under Ownership Epoch {work.ownership_epoch} is known")
+    raise Unavailable(f"no acceptance of {work.work_item_id} under lease {work.ownership_lease_id} is known")
 
 
 async def _prove(proof: SignatureProof, raw: msgspec.Raw, place: tuple[str, int]) -> None:

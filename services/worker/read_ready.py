@@ -73,6 +73,7 @@ def _assigned(item: QueueWorkItem, mission_id: str, contract: WorkContract, sess
         revision=item.revision,
         contract=contract,
         ownership_epoch=OwnershipEpoch(item.ownership_epoch),
+        ownership_lease_id=item.ownership_lease_id,
         checkpoint=None if item.checkpoint is None else msgspec.json.decode(item.checkpoint, type=Checkpoint),
         running_lease_id=item.execution_lease_id if running else None,
     )

@@ -19,6 +19,7 @@ work = AssignedWork(
     revision=3,
     contract=None,
     ownership_epoch=OwnershipEpoch(1),
+    ownership_lease_id="urn:l",
     checkpoint=None,
     running_lease_id=None,
 )
