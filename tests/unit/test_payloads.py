@@ -10,6 +10,7 @@ from contracts.command import (
     Command,
     agent_card_register,
     core_command_kinds,
+    history_resume,
     key_register,
     key_retire,
     key_revoke,
@@ -42,6 +43,7 @@ payloads: Final[dict[str, dict[str, Any]]] = {
         "publicKey": "AAAA",
     },
     key_retire: {"keyId": "urn:weavehold:key:new", "validUntil": samples.when},
+    history_resume: {"incarnation": "a" * 32, "reason": "Restored.", "abandoned": ["b" * 32]},
     key_revoke: {"keyId": "urn:weavehold:key:new", "reason": "Lost."},
     "mission.create": {
         "missionId": samples.mission_id,
