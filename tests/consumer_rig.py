@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import signal
+import subprocess
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -257,3 +259,14 @@ async def reached(projection: Projection, source: HistoryDouble) -> bool:
     """Whether every Group of the source is applied to its head."""
     cursors = {cursor.group_id: cursor for cursor in await projection.cursors()}
     return all(cursors.get(group_id) == events[-1][1] for group_id, events in source.groups.items())
+
+
+async def until_killed(command: Sequence[str], seconds: float = 60.0) -> None:
+    """Run a program that kills itself with -9 at a named point; one that does not is ended all the same."""
+    process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[1], stderr=subprocess.DEVNULL)
+    try:
+        assert await asyncio.wait_for(process.wait(), seconds) == -signal.SIGKILL
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()

@@ -5,8 +5,6 @@ Whatever happens to delivery, the projection ends at the authority's head with t
 
 import asyncio
 import secrets
-import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -41,6 +39,7 @@ from tests.consumer_rig import (
     rebuilt,
     running,
     until,
+    until_killed,
 )
 from tests.history_double import HistoryDouble
 from tests.integration import consumer_process
@@ -56,7 +55,6 @@ from tests.store_kinds import StoreKind, store_kinds
 from tests.unit.test_apply_event import proof
 
 one, two = "urn:test:group:one", "urn:test:group:two"
-root = Path(__file__).parents[2]
 
 
 class World:
@@ -325,8 +323,7 @@ async def test_kill(world: World, nats_url: str, kind_name: str, point: str) -> 
     name = world.consumer().name
     store = [kind_name, world.kind.url]
     command = [sys.executable, "-m", consumer_process.__name__, nats_url, str(world.folder), name, point, *store]
-    process = await asyncio.create_subprocess_exec(*command, cwd=root, stderr=subprocess.DEVNULL)
-    assert await asyncio.wait_for(process.wait(), 30) == -signal.SIGKILL
+    await until_killed(command)
     await world.open()
     left = {cursor.group_id: cursor.sequence for cursor in await world.projection.cursors()}
     below = max(left.values()) < consumer_process.kill_at_sequence

@@ -1,9 +1,6 @@
 """Forks as running consumers meet them: at first contact, with the next incarnation's streams, killed in the refill."""
 
-import asyncio
 import secrets
-import signal
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
@@ -17,10 +14,10 @@ from projections.store import Fork
 from services.process.broker import connect
 from tests.builders import BuiltEvent, test_incarnation
 from tests.conftest import create_database, drop_database
-from tests.consumer_rig import Stream, reached, shard, until
+from tests.consumer_rig import Stream, reached, shard, until, until_killed
 from tests.history_double import HistoryDouble, restored_incarnation
 from tests.integration import refill_process
-from tests.integration.test_consumer_behaviour import World, one, root, two
+from tests.integration.test_consumer_behaviour import World, one, two
 from tests.mission_history import mission_history
 from tests.simulation.ledger import Ledger
 from tests.store_kinds import SqliteFiles, store_kinds
@@ -209,8 +206,7 @@ async def test_killed_inside_the_refill(
     new = restored(first[:8], 30)
     HistoryDouble(new, second).save(world.folder / "log")
     command = [sys.executable, "-m", refill_process.__name__, nats_url, str(world.folder), kind_name, world.kind.url]
-    process = await asyncio.create_subprocess_exec(*command, cwd=root, stderr=subprocess.DEVNULL)
-    assert await asyncio.wait_for(process.wait(), patience_seconds) == -signal.SIGKILL
+    await until_killed(command)
     await world.open()
     [fork] = await forks(world)
     assert [lost.event_id for lost in fork.lost] == ids(first[8:])

@@ -160,9 +160,7 @@ async def test_all_projections_of_a_stack_are_asked(stack, mission, tmp_path):
     for folder in ("workers", "projections"):
         (home / folder).mkdir(parents=True)
     organization_id = stack.organization.organization_id
-    board = await SqliteStore.open(
-        home / "projections/mission_board.sqlite", MissionBoard(), organization_id
-    )
+    board = await SqliteStore.open(home / "projections/mission_board.sqlite", MissionBoard(), organization_id)
     lost = never_accepted(stack, mission.group_id, 2)
     await Projection(board).receive([read_arrival(built.raw) for built in lost])
     await settle_fork(Projection(board), SignedHistory(mission.owner.history), mission.group_id)
