@@ -22,7 +22,7 @@ class Contact(Enum):
     """Below the Cursor with no remembered hash: ask the authority before dropping it."""
 
 
-class EventMark(Struct, frozen=True):
+class EventMark(Struct, frozen=True, gc=False):
     """Where an Event stands in its history.
 
     `previous_hash` and `chain_hash` are h_{n-1} and h_n as raw 32-byte digests; `sequence` is n.
@@ -35,7 +35,7 @@ class EventMark(Struct, frozen=True):
     chain_hash: ChainHash
 
 
-class Cursor(Struct, frozen=True):
+class Cursor(Struct, frozen=True, gc=False):
     """Position of one consumer in one Group: Events up to `sequence` are applied, and `chain_hash` is h_sequence."""
 
     incarnation: str

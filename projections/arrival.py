@@ -108,14 +108,15 @@ _decode_history: Final = msgspec.json.Decoder(_History).decode
 
 def read_arrival(raw: EventBytes) -> Arrival:
     """Parse the bytes of one Group Event. Raises UnreadableEvent for anything else."""
-    view = memoryview(raw)
-    if len(view) > event_bytes_max:
-        raise UnreadableEvent(f"{len(view)} bytes; an Event has at most {event_bytes_max}")
+    # A part of a page is copied for as long as it is read: bytes are compared and cut many times faster than views.
+    whole = bytes(raw)
+    if len(whole) > event_bytes_max:
+        raise UnreadableEvent(f"{len(whole)} bytes; an Event has at most {event_bytes_max}")
     try:
         event = _decode_event(raw)
         history = _decode_history(event.extensions[history_extension].data)
         previous = ChainHash(bytes.fromhex(history.previous_hash))
-        signing_hash = _hash_of_canonical(event, view) or _hash_of_document(bytes(view))
+        signing_hash = _hash_of_canonical(event, whole) or _hash_of_document(whole)
     except KeyError as fault:
         raise UnreadableEvent(f"an Event without {history_extension}") from fault
     except (ValueError, ParseFault, CanonicalizationFault) as fault:
@@ -130,20 +131,18 @@ def read_arrival(raw: EventBytes) -> Arrival:
     return Arrival(event, mark, raw)
 
 
-def _hash_of_canonical(event: LoggedEvent, view: memoryview) -> SigningHash | None:
+def _hash_of_canonical(event: LoggedEvent, whole: bytes) -> SigningHash | None:
     """The signing hash of canonical bytes; None when the tail is not what canonical bytes end with."""
     signature = event.signature
-    end = "}" if event.work_item_id is UNSET else f',"workItemId":"{event.work_item_id}"}}'
-    tail = (
+    end = b"}" if event.work_item_id is UNSET else f',"workItemId":"{event.work_item_id}"}}'.encode()
+    own = (
         f',"signature":{{"algorithm":"{signature.algorithm}","createdAt":"{signature.created_at}",'
-        f'"keyId":"{signature.key_id}","value":"{signature.value}"}}{end}'
-    ).encode()
-    length = len(view) - len(tail)
-    if view[length:] != tail:
+        f'"keyId":"{signature.key_id}","value":"{signature.value}"}}'
+    )
+    tail = own.encode() + end
+    if not whole.endswith(tail):
         return None
-    digest = hashlib.sha256(view[:length])
-    digest.update(end.encode())
-    return SigningHash(digest.digest())
+    return SigningHash(hashlib.sha256(whole[: -len(tail)] + end).digest())
 
 
 def _hash_of_document(raw: bytes) -> SigningHash:

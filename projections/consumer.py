@@ -11,7 +11,9 @@ an upsert is named with its table.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, Protocol
+from typing import Protocol
+
+from msgspec import Struct
 
 from projections.arrival import LoggedEvent
 
@@ -25,8 +27,11 @@ def text(value: str) -> str:
     return value.replace("\0", "\ufffd")
 
 
-class Statement(NamedTuple):
-    """One change of rows: the name of an SQL statement of the consumer and its named parameters (`:name`)."""
+class Statement(Struct, frozen=True, gc=False):
+    """One change of rows: the name of an SQL statement of the consumer and its named parameters (`:name`).
+
+    A replay makes many thousand at once; like the Events they come from, the collector of cycles passes them over.
+    """
 
     name: str
     parameters: Mapping[str, Value]

@@ -185,8 +185,8 @@ def _batches(consumer: Consumer, histories: Sequence[Sequence[bytes]]) -> list[B
 def _batch(consumer: Consumer, arrivals: Sequence[Arrival]) -> Batch:
     batch: Batch = {}
     for arrival in arrivals:
-        for name, parameters in consumer.evolve(arrival.event):
-            batch.setdefault(consumer.statements[name], []).append(parameters)
+        for statement in consumer.evolve(arrival.event):
+            batch.setdefault(consumer.statements[statement.name], []).append(statement.parameters)
     batch[_store_sql.remember] = [
         {
             "group_id": arrival.mark.group_id,

@@ -41,7 +41,7 @@ class EditionReplaced(Exception):
     """The rows were exchanged for rebuilt ones since this store was opened: nothing was written. `reopen` it."""
 
 
-class AppliedEvent(Struct, frozen=True):
+class AppliedEvent(Struct, frozen=True, gc=False):
     """One applied Event, as remembered: enough to recognise it and to name it once it no longer exists."""
 
     sequence: GroupSequence

@@ -71,7 +71,8 @@ class SqlTransaction:
         """Execute statements, those of one table in order, so that neighbours of one name go together."""
         runs: dict[str, list[tuple[str, list[Mapping[str, Value]]]]] = {}
         growing: dict[str, list[Mapping[str, Value]]] = {}
-        for name, parameters in statements:
+        for statement in statements:
+            name, parameters = statement.name, statement.parameters
             batch = growing.get(name)
             if batch is not None:
                 batch.append(parameters)

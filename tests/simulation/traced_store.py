@@ -49,7 +49,8 @@ class TracedTransaction:
     def run(self, statements: Iterable[Statement]) -> None:
         listed = list(statements)
         self._inner.run(listed)
-        for name, values in listed:
+        for statement in listed:
+            name, values = statement.name, statement.parameters
             if name == append_intent:
                 self.changes.append(("intent", values["group_id"], values["sequence"], values["event_id"]))
                 continue
