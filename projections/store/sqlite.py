@@ -65,7 +65,11 @@ class SqliteStore:
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(store._writer, store._open_writing)
-            await loop.run_in_executor(store._reader, store._open_reading)
+            try:
+                await loop.run_in_executor(store._reader, store._open_reading)
+            except BaseException:
+                await loop.run_in_executor(store._writer, store._writing.close)
+                raise
         except BaseException:
             store._writer.shutdown(wait=False)
             store._reader.shutdown(wait=False)
@@ -75,8 +79,12 @@ class SqliteStore:
     def _open_writing(self) -> None:
         self._writing = _connect(self._path)
         identity = Identity(self.consumer, self.organization_id)
-        self._in_transaction(self._writing, _sql.begin, lambda _: _prepare(self._writing, identity))
-        self._open_edition()
+        try:
+            self._in_transaction(self._writing, _sql.begin, lambda _: _prepare(self._writing, identity))
+            self._open_edition()
+        except BaseException:
+            self._writing.close()
+            raise
 
     def _open_edition(self) -> None:
         if not Identity(self.consumer, self.organization_id).made(_found(self._writing)):
@@ -145,8 +153,12 @@ def exchange_file[T](live: Path, green: Path, identity: Identity, work: Callable
 
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=busy_seconds, isolation_level=None, cached_statements=cached_statements)
-    connection.execute(_sql.set_journal)
-    connection.execute(_sql.set_synchronous)
+    try:
+        connection.execute(_sql.set_journal)
+        connection.execute(_sql.set_synchronous)
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

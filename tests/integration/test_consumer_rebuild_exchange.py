@@ -298,6 +298,7 @@ async def test_another_version_takes_over(versions):
             await versions.apply(mission_history(one)[10:])
         with pytest.raises(StoreReplaced, match="taken over by another version"):
             await versions.live.reopen()
+        await versions.live.close()
     else:
         # One writer at a time: the later version waits until the earlier one has ended.
         await versions.live.close()
