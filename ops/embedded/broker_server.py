@@ -6,6 +6,7 @@ the relay publishes again.
 """
 
 import json
+import secrets
 import signal
 import socket
 import subprocess
@@ -26,6 +27,12 @@ log_bytes_max: Final = 16 * 1024 * 1024
 payload_bytes_max: Final = 1024 * 1024
 """Bytes of one message."""
 host: Final = "127.0.0.1"
+port_first: Final = 16_384
+"""The lowest port that is picked."""
+port_picks_max: Final = 100
+"""Ports that are looked at before any free one will do."""
+connection_port_default: Final = 32_768
+"""Where the ports of outgoing connections begin on a system that does not say."""
 
 
 def binary() -> Path:
@@ -45,11 +52,27 @@ def installed_server() -> Path | None:
 
 
 def free_port() -> int:
-    """A TCP port of loopback that is free now."""
+    """A TCP port of loopback that is free now, if possible none that the system gives to outgoing connections.
+
+    While a server on such a port is away, a connection that begins may be given it, even one to that very port: the
+    server then does not come back.
+    """
+    for _ in range(port_picks_max):
+        port = secrets.choice(range(port_first, _first_connection_port()))
+        if not port_is_taken(port):
+            return port
     with socket.socket() as probe:
         probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])
+
+
+def _first_connection_port() -> int:
+    """Where the ports of outgoing connections begin, at least a little above `port_first`."""
+    try:
+        first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        first = connection_port_default
+    return first if first > port_first else connection_port_default
 
 
 def port_is_taken(port: int) -> bool:
