@@ -19,6 +19,7 @@ from services.process.health import Heartbeat
 from services.process.logs import bind_correlation, get_log
 from services.process.run import ServiceProcess, run_service
 
+finish_file = "finish"
 settings = {
     "WEAVEHOLD_ORGANIZATION": "urn:weavehold:organization:test",
     "WEAVEHOLD_DATABASE_URL": "postgresql://app:secret@127.0.0.1:1/none",
@@ -39,8 +40,9 @@ async def serve(process: ServiceProcess) -> None:
                 return
 
     async def finishing(_heartbeat: Heartbeat) -> None:
-        await process.stopping.wait()
-        await asyncio.sleep(1.5)
+        # Until the test has seen enough.
+        while not Path(os.environ["WEAVEHOLD_HEALTH_PORT_FILE"]).with_name(finish_file).exists():
+            await asyncio.sleep(0.02)
 
     async def stubborn(_heartbeat: Heartbeat) -> None:
         while True:
@@ -64,7 +66,7 @@ class RunningService:
         self._port_file = port_file
         self.log = log
 
-    def wait_port(self, seconds: float = 30) -> int:
+    def wait_port(self, seconds: float = 60) -> int:
         deadline = time.monotonic() + seconds
         while not self._port_file.exists():
             assert self.child.poll() is None, self.log.read_text()
@@ -74,6 +76,14 @@ class RunningService:
 
     async def ask(self, path: str) -> tuple[int, Any] | None:
         return await probe(self.wait_port(), path)
+
+    def wait_logged(self, words: str, seconds: float = 60) -> None:
+        """Wait until it says so; once it says `set_up`, its loops run."""
+        deadline = time.monotonic() + seconds
+        while words not in self.log.read_text():
+            assert self.child.poll() is None, self.log.read_text()
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
 
     def logged(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.log.read_text().splitlines()]

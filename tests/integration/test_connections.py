@@ -1,6 +1,7 @@
 """Connections to real servers under real faults: bounds, classification, recovery (DUR-3, OPS-1)."""
 
 import asyncio
+import socket
 
 import nats.errors
 import psycopg
@@ -51,11 +52,11 @@ async def test_a_lock_is_not_waited_for_without_end(database_url: str) -> None:
 async def test_an_idle_transaction_does_not_hold_its_locks_for_ever(database_url: str) -> None:
     """RULE-08: a stalled holder is ended by the server, so its locks come free."""
     holder = await connect(database_url, name="holder", autocommit=False, timeouts=Timeouts(idle_in_transaction=0.3))
-    waiter = await connect(database_url, name="waiter")
+    waiter = await connect(database_url, name="waiter", timeouts=Timeouts(lock=60))
     try:
         await holder.execute("SELECT pg_advisory_xact_lock(1)")
-        async with asyncio.timeout(4):
-            await waiter.execute("SELECT pg_advisory_lock(1)")
+        # Its transaction would stay open for as long as this test.
+        await waiter.execute("SELECT pg_advisory_lock(1)")
         with pytest.raises(psycopg.Error) as ended:
             await holder.execute("SELECT 1")
         assert classify(ended.value) is FaultKind.TRANSIENT
@@ -77,12 +78,14 @@ async def test_a_full_pool_makes_its_callers_wait_only_so_long(database_url: str
         await pool.close()
 
 
-async def test_an_unreachable_database_is_reported_in_bounded_time(database_url: str) -> None:
+async def test_an_unreachable_database_is_reported_in_bounded_time() -> None:
     """OPS-1: nothing listens: a transient fault, at once."""
-    async with FaultProxy.to_database(database_url) as proxy:
-        url = proxy.database_url(database_url)
-    with pytest.raises(psycopg.OperationalError) as refused:
-        await connect(url, name="test")
+    with socket.socket() as silent:
+        # Held and not listened on, so that nobody else answers there meanwhile.
+        silent.bind(("127.0.0.1", 0))
+        url = f"postgresql://postgres@127.0.0.1:{silent.getsockname()[1]}/none?sslmode=disable"
+        with pytest.raises(psycopg.OperationalError) as refused:
+            await connect(url, name="test")
     assert classify(refused.value) is FaultKind.TRANSIENT
 
 
@@ -96,11 +99,11 @@ async def test_a_lost_broker_connection_comes_back_by_itself(nats_url: str) -> N
             for _ in range(3):
                 before = client.stats["reconnects"]
                 await proxy.cut()
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(60):
                     while client.stats["reconnects"] == before or not client.is_connected:
                         await asyncio.sleep(0.02)
             await client.publish("greeting", b"hello")
-            message = await subscription.next_msg(timeout=10)
+            message = await subscription.next_msg(timeout=60)
             assert message.data == b"hello"
             assert 'event="disconnected"' in metrics.exposition()[0].decode()
         finally:
