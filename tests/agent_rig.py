@@ -108,7 +108,7 @@ class Process:
         """SIGKILL, as a crash would."""
         self.end(signal.SIGKILL)
 
-    def end(self, request: signal.Signals = signal.SIGTERM, seconds: float = 15.0) -> int | None:
+    def end(self, request: signal.Signals = signal.SIGTERM, seconds: float = 60.0) -> int | None:
         """Send a signal and wait; the exit code, None when it did not run."""
         if self._child is None:
             return None

@@ -129,7 +129,7 @@ class Stream:
     async def call(self, call: str, body: dict[str, object] | None = None) -> dict[str, object]:
         """Any call of the broker's API."""
         payload = json.dumps(body).encode() if body else b""
-        message = await self.client.request(f"$JS.API.{call}", payload, timeout=5)
+        message = await self.client.request(f"$JS.API.{call}", payload, timeout=30)
         answer: dict[str, object] = json.loads(message.data)
         return answer
 
@@ -225,7 +225,7 @@ async def running(run: ConsumerRun) -> AsyncIterator[asyncio.Task[None]]:
         raise AssertionError("the run failed") from task.exception()
 
 
-async def until(reached: Callable[[], Awaitable[bool]], seconds: float = 15) -> None:
+async def until(reached: Callable[[], Awaitable[bool]], seconds: float = 60) -> None:
     """Wait until something holds."""
     deadline = time.monotonic() + seconds
     while not await reached():
@@ -261,7 +261,7 @@ async def reached(projection: Projection, source: HistoryDouble) -> bool:
     return all(cursors.get(group_id) == events[-1][1] for group_id, events in source.groups.items())
 
 
-async def until_killed(command: Sequence[str], seconds: float = 60.0) -> None:
+async def until_killed(command: Sequence[str], seconds: float = 120.0) -> None:
     """Run a program that kills itself with -9 at a named point; one that does not is ended all the same."""
     process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[1], stderr=subprocess.DEVNULL)
     try:

@@ -84,7 +84,7 @@ class PlantedMissions:
     async def call(self, call: str, asked=None):
         """A call of the broker's API, as raw JSON."""
         body = json.dumps(asked).encode() if asked else b""
-        return json.loads((await self.operator.connection.request(f"$JS.API.{call}", body, timeout=10)).data)
+        return json.loads((await self.operator.connection.request(f"$JS.API.{call}", body, timeout=30)).data)
 
     async def consumer(self, shard: ShardId):
         """What the broker says of the board's consumer."""
@@ -95,7 +95,7 @@ class PlantedMissions:
         described = await self.call(f"STREAM.INFO.{self.stream(shard)}")
         return 0 if "error" in described else described["state"]["last_seq"]
 
-    async def published(self, seconds: float = 30.0) -> None:
+    async def published(self, seconds: float = 60.0) -> None:
         """Wait until every stream holds the whole log of its shard."""
         for shard in shards:
             page = await self.operator.history.shard_page(shard, 0)
@@ -219,13 +219,13 @@ class Board:
     async def metric(self, name: str) -> float:
         """A counter of the running process."""
         url = f"http://127.0.0.1:{int(self._port_file.read_text())}/metrics"
-        text = (await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=5).read())).decode()
+        text = (await asyncio.to_thread(lambda: urllib.request.urlopen(url, timeout=30).read())).decode()
         lines = [line for line in text.splitlines() if line.startswith(f"weavehold_{name}_total")]
         # What was never counted is not shown yet.
         return float(lines[0].split()[-1]) if lines else 0.0
 
 
-async def until(holds, seconds: float = 30.0) -> None:
+async def until(holds, seconds: float = 60.0) -> None:
     """Wait until something holds."""
     ends = time.monotonic() + seconds
     while not await holds():

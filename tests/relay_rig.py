@@ -33,6 +33,8 @@ from services.process.metrics import Metrics
 from services.process.unique import holder_name
 
 root = Path(__file__).parents[1]
+patience_seconds = 60.0
+"""How long anything that must come may take on a machine that does much else."""
 
 append_rows = """
 INSERT INTO event_log (organization_id, shard_id, position, incarnation, group_id, sequence, event_id, kind,
@@ -144,14 +146,14 @@ class Shard:
 
     async def _message(self, sequence: int) -> Stored | None:
         answer = await self.client.request(
-            f"$JS.API.DIRECT.GET.{self.stream}", json.dumps({"seq": sequence}).encode(), timeout=20
+            f"$JS.API.DIRECT.GET.{self.stream}", json.dumps({"seq": sequence}).encode(), timeout=patience_seconds
         )
         headers = {str(key): value for key, value in (answer.headers or {}).items()}
         if headers.get("Status"):
             return None
         return Stored(sequence, headers["Nats-Subject"], headers, answer.data)
 
-    async def relayed(self, seconds: float = 15) -> None:
+    async def relayed(self, seconds: float = patience_seconds) -> None:
         """Wait until the stream ends where the log ends, then compare them message by message (OBX-1)."""
         head = len(await self.log())
 
@@ -170,7 +172,8 @@ class Shard:
 
 async def api(client: Client, call: str, asked: dict[str, Any] | None = None) -> dict[str, Any]:
     """A call of the broker's API, as raw JSON."""
-    answer = await client.request(f"$JS.API.{call}", json.dumps(asked).encode() if asked else b"", timeout=20)
+    body = json.dumps(asked).encode() if asked else b""
+    answer = await client.request(f"$JS.API.{call}", body, timeout=patience_seconds)
     return json.loads(answer.data)
 
 
@@ -217,7 +220,7 @@ class Relay:
         held = self.shards._held.get(ShardId(shard_id))
         return None if held is None else held.relay.state
 
-    async def reaches(self, shard_id: int, state: RelayState, seconds: float = 10) -> str:
+    async def reaches(self, shard_id: int, state: RelayState, seconds: float = patience_seconds) -> str:
         """Wait for a state, and return its detail."""
 
         async def reached() -> bool:
@@ -308,7 +311,7 @@ class RelayProcess:
                 cwd=root,
             )
 
-    async def ready(self, seconds: float = 20) -> None:
+    async def ready(self, seconds: float = patience_seconds) -> None:
         """Wait until it is ready."""
 
         async def is_ready() -> bool:
@@ -339,7 +342,7 @@ class RelayProcess:
         if self._child.poll() is None:
             self._child.send_signal(signal.SIGCONT)
             self._child.send_signal(number)
-        return self._child.wait(30)
+        return self._child.wait(patience_seconds)
 
 
 @asynccontextmanager

@@ -60,7 +60,7 @@ async def choose(cluster: Cluster, shard: Shard, victim: str) -> Node:
     async def led() -> bool:
         return bool((await stream_cluster(shard)).get("leader"))
 
-    await eventually(led, 20, f"{shard.stream} to have a leader")
+    await eventually(led, 60, f"{shard.stream} to have a leader")
     leader = (await stream_cluster(shard))["leader"]
     if victim == "stream leader":
         return cluster.node(leader)
@@ -80,7 +80,7 @@ async def grown(shard: Shard, count: int) -> None:
         before = before or end + count
         return end >= before
 
-    await eventually(more, 40, f"{count} more messages")
+    await eventually(more, 60, f"{count} more messages")
 
 
 async def head_of(shard: Shard) -> int:
@@ -105,7 +105,7 @@ async def assert_level(shard: Shard, relay: RelayProcess) -> None:
         lines = (await relay.get("metrics"))[1].splitlines()
         return [float(line.split()[-1]) for line in lines if line.startswith("weavehold_relay_lag_seconds")] == [0.0]
 
-    await eventually(no_lag, 10, "no lag")
+    await eventually(no_lag, 60, "no lag")
 
     async def caught_up() -> bool:
         return all(replica["current"] for replica in (await stream_cluster(shard))["replicas"])

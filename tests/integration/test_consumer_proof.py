@@ -142,7 +142,7 @@ async def test_an_unreachable_authority_is_waited_for(database_url: str, nats_ur
         assert await world.projection.cursors() == []
         async with serving(database_url, nats_url, org):
             await world.accept(mission_history(two))
-            await until(lambda: settled(world), seconds=40)
+            await until(lambda: settled(world))
             await world.settle()
 
 
@@ -183,7 +183,7 @@ async def test_forged_answers_about_keys_are_not_believed(database_url: str, nat
             assert await world.projection.cursors() == []
             await forging.unsubscribe()
             async with serving(database_url, nats_url, org):
-                await until(lambda: settled(world), seconds=40)
+                await until(lambda: settled(world))
                 await world.settle()
 
 

@@ -74,7 +74,7 @@ async def test_a_relay_relays_as_its_own_login(
         async with relay_process(logins.url(Role.RELAY), nats_url, organization, tmp_path) as relay:
             await shard.append(300)
             await shard.append(1, size=1_100_000)
-            await eventually(lambda: ends_at(shard, 301), 20, "the pointer to be published")
+            await eventually(lambda: ends_at(shard, 301), 60, "the pointer to be published")
             assert relay.end() == 0, relay.log.read_text()
         async with opened(logins.url(Role.RELAY)) as connection:
             rows = await (await connection.execute("SELECT count(*) FROM relay_position")).fetchone()
@@ -133,7 +133,7 @@ async def acknowledged(url: str) -> None:
         async def some() -> bool:
             return await (await connection.execute("SELECT count(*) FROM acknowledgement")).fetchone() != (0,)
 
-        await eventually(some, 20, "an acknowledgement")
+        await eventually(some, 60, "an acknowledgement")
 
 
 async def until_failure(url: str, organization: Organization) -> None:
@@ -143,7 +143,7 @@ async def until_failure(url: str, organization: Organization) -> None:
             found = await read_failures(connection, organization.organization_id, "2020-01-01T00:00:00Z", 10)
             return [failure.stage for failure in found.failures] == ["signature"]
 
-        await eventually(some, 20, "the failure to be audited")
+        await eventually(some, 60, "the failure to be audited")
 
 
 refused = [

@@ -73,7 +73,6 @@ def up(directory: Path) -> Iterator[RunningUp]:
     assert wait_until(lambda: processes_of(directory) == [], 45)
 
 
-@pytest.mark.timeout(240)
 async def test_each_process_is_killed_and_comes_back(directory: Path) -> None:
     """OPS-1, DUR-4: database, broker, authority, relay, projector die by kill -9; the stack is healthy each time."""
     async with Supervisor(directory, standard_services(), variables=nothing) as stack:
@@ -150,7 +149,6 @@ async def test_real_servers_are_used_instead_of_embedded_ones(
     assert processes_of(directory) == []
 
 
-@pytest.mark.timeout(240)
 def test_a_killed_supervisor_leaves_nothing_and_the_next_start_has_everything(up: RunningUp, directory: Path) -> None:
     """OPS-1, DUR-2: kill -9 of `weavehold up`: services and servers stop by themselves; data and addresses stay."""
     first = up.wait_ready()
@@ -175,7 +173,6 @@ def test_a_killed_supervisor_leaves_nothing_and_the_next_start_has_everything(up
 
 
 @pytest.mark.fault
-@pytest.mark.timeout(240)
 def test_what_survives_even_the_watchdog_is_stopped_by_the_next_start(up: RunningUp, directory: Path) -> None:
     """OPS-1: supervisor and watchdog killed together leave servers behind; the next start ends them first."""
     first = up.wait_ready()

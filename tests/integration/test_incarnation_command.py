@@ -61,7 +61,6 @@ def register(directory: Path) -> tuple[int, str, str]:
     return run(directory, "keys", "register", "--principal", "human:urn:weavehold:human:ada", "--out", made)
 
 
-@pytest.mark.timeout(240)
 async def test_a_database_that_was_set_back(servers_directory: Path) -> None:
     """RULE-16, DUR-7, OPS-2: the stack holds and says why; a deliberate command lets the history go on."""
     directory = servers_directory / f"stack-{os.urandom(4).hex()}"

@@ -62,7 +62,7 @@ async def test_an_announced_change_forgets_what_was_remembered(
         async def risen() -> bool:
             return authority.keys.version > before
 
-        await eventually(risen, 5, "the version to rise")
+        await eventually(risen, 60, "the version to rise")
         assert authority.keys.resolve(key.key_id) is None
 
 

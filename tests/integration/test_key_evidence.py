@@ -159,9 +159,9 @@ async def test_a_change_that_nobody_announced_is_found(
         return ending.key_id in (authority.office.registry_fault or "")
 
     try:
-        await eventually(trusted, 10, "the first examination")
+        await eventually(trusted, 60, "the first examination")
         await run_sql(database_url, *untriggered, untrusted["weak key"].format(key=ending.key_id))
-        await eventually(distrusted, 10, "the next examination")
+        await eventually(distrusted, 60, "the next examination")
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

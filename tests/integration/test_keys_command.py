@@ -167,7 +167,7 @@ async def test_a_registered_key_acts_until_it_is_revoked(stack, tmp_path):
         found = (await weavehold(stack, "keys", "failures", "--since", "10m", "--json")).json
         return sum(key_id in each["reason"] for each in found["failures"]) >= 4
 
-    await eventually(recorded, 30, "the failures to be recorded")
+    await eventually(recorded, 60, "the failures to be recorded")
     found = (await weavehold(stack, "keys", "failures", "--since", "10m", "--limit", "2", "--json")).json
     assert (len(found["failures"]), len(found["counts"]) <= 2) == (2, True)
     assert {"stage", "reason", "keyId", "actorId", "actionId", "documentSha256", "failedAt", "failureId"} == set(
@@ -272,7 +272,7 @@ async def test_a_damaged_registry_stops_everything_until_it_is_repaired(stack, t
         found = await weavehold(stack, "send", str(file), "--seconds", "1", "--json")
         return found.code == 1 and "BACKPRESSURE" in str(found.json.get("unresolved", {}).get("problem"))
 
-    await eventually(refused, 30, "both processes to refuse")
+    await eventually(refused, 60, "both processes to refuse")
     await run_sql(database_url, f"DELETE FROM key_validity WHERE {where}", on)
     await announce(stack)
     assert (await weavehold(stack, "send", str(file), "--seconds", "60", "--json")).code == 0
@@ -323,7 +323,7 @@ async def test_an_authority_whose_key_is_revoked_is_not_ready(stack, tmp_path):
 
         if not await revoked():
             write_key_file(signing, SigningKey.from_file(files[1]))
-            await eventually(revoked, 30, "the revocation")
+            await eventually(revoked, 60, "the revocation")
             write_key_file(signing, SigningKey.from_file(files[0]))
             third.kill()
             (tmp_path / "port").unlink()

@@ -163,7 +163,7 @@ async def test_an_answer_waits_for_a_change_of_keys_that_is_under_way(
             cursor = await look.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
             return answering.done() or await cursor.fetchone() == (1,)
 
-        await eventually(waits_or_answered, 10, "the answer to meet the change")
+        await eventually(waits_or_answered, 60, "the answer to meet the change")
         await registrar.commit()
         answer = await answering
     assert parse_timestamp(answer.answered_at) > revoked_at

@@ -1,7 +1,6 @@
 """The relay against real servers: everything committed stands at its position in the stream (OBX-1)."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 
 import pytest
@@ -11,11 +10,13 @@ from contracts.delivery import PointerStub, read_stub, stub_format
 from contracts.identifiers import ShardId
 from ops.init import Organization
 from outbox_relay import publish_pipeline, relay_shard
-from outbox_relay.publish_pipeline import answer_seconds_max
 from outbox_relay.relay_shard import RelayState
 from services.process import broker
 from tests.fault_proxy import FaultProxy
 from tests.relay_rig import Shard, api, eventually, open_shard
+
+never_seconds = 600.0
+"""Longer than any test."""
 
 
 @pytest.fixture
@@ -24,8 +25,10 @@ async def shard(database_url: str, nats_url: str, organization: Organization) ->
         yield opened
 
 
-async def test_every_row_stands_at_its_position_in_order(shard: Shard) -> None:
+async def test_every_row_stands_at_its_position_in_order(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
     """OBX-1: single messages and batches, committed before and while the relay runs; RULE-18: their marks."""
+    # No answer is late enough to be doubted: then each row is published once.
+    monkeypatch.setattr(publish_pipeline, "answer_seconds_max", never_seconds)
     await shard.append(250)
     async with shard.relaying() as relay:
         await shard.relayed()
@@ -50,28 +53,28 @@ async def test_all_shards_are_relayed_each_to_its_own_stream(shard: Shard) -> No
     assert {message.subject for message in await others[0].messages()} == {literal}
 
 
-async def test_a_lost_wake_up_delays_and_loses_nothing(shard: Shard) -> None:
+async def test_a_lost_wake_up_delays_and_loses_nothing(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
     """OBX-1: the wake-up carries no truth; the log is looked at once a second in any case."""
+    monkeypatch.setattr(relay_shard, "inspection_seconds", never_seconds)
     async with shard.relaying() as relay:
         await relay.reaches(1, RelayState.RELAYING)
         await shard.append(3, wake=False)
-        await shard.relayed(seconds=5)
+        await shard.relayed()
 
 
-async def test_a_wake_up_brings_an_event_to_the_stream_at_once(shard: Shard) -> None:
-    """OBX-1: not at the next look, but by the message."""
+async def test_a_wake_up_brings_an_event_to_the_stream_by_itself(shard: Shard, monkeypatch: pytest.MonkeyPatch) -> None:
+    """OBX-1: by the message, not by a look at the log or the stream: while there is neither, it comes all the same."""
+    monkeypatch.setattr(relay_shard, "inspection_seconds", never_seconds)
     async with shard.relaying() as relay:
         await relay.reaches(1, RelayState.RELAYING)
-        subscription = await shard.client.subscribe(
-            subjects.shard_events(shard.organization.organization_id, shard.shard_id)
-        )
-        delays = []
+        monkeypatch.setattr(relay.shards, "_measure", no_look)
         for _ in range(5):
-            started = time.monotonic()
             await shard.append(1)
-            await subscription.next_msg(timeout=5)
-            delays.append(time.monotonic() - started)
-        assert sorted(delays)[2] < 0.5, delays
+            await shard.relayed()
+
+
+async def no_look() -> None:
+    """In place of the look at the log that every beat takes."""
 
 
 async def test_what_was_published_but_not_noted_is_not_published_again(shard: Shard) -> None:
@@ -94,7 +97,7 @@ async def test_the_position_is_on_record_soon_after(shard: Shard) -> None:
 
     async with shard.relaying():
         await shard.append(120)
-        await eventually(noted, 5, "the position to be noted")
+        await eventually(noted, 60, "the position to be noted")
 
 
 async def test_a_broker_that_does_not_answer_is_waited_for(shard: Shard, broker_proxy: FaultProxy) -> None:
@@ -109,16 +112,16 @@ async def test_a_broker_that_does_not_answer_is_waited_for(shard: Shard, broker_
         async def behind() -> bool:
             return relay.metric("relay_lag_seconds") > 1
 
-        await eventually(behind, 10, "the lag to show")
-        await relay.reaches(1, RelayState.WAITING, answer_seconds_max * 3)
+        await eventually(behind, 60, "the lag to show")
+        await relay.reaches(1, RelayState.WAITING)
         broker_proxy.resume()
         await broker_proxy.cut()
-        await shard.relayed(30)
+        await shard.relayed()
 
         async def level() -> bool:
             return relay.metric("relay_lag_seconds") == 0
 
-        await eventually(level, 30, "the lag to be gone")
+        await eventually(level, 60, "the lag to be gone")
     await through_proxy.close()
 
 
@@ -132,7 +135,7 @@ async def test_a_database_that_is_away_is_waited_for(shard: Shard, database_prox
         await shard.append(200)
         await relay.reaches(1, RelayState.WAITING)
         database_proxy.accept()
-        await shard.relayed(30)
+        await shard.relayed()
 
 
 async def test_an_event_too_large_for_the_broker_becomes_a_pointer(shard: Shard) -> None:
@@ -173,7 +176,7 @@ async def assert_pointer(shard: Shard, position: int, head: int) -> None:
         state = await shard.state()
         return state is not None and state["last_seq"] == head
 
-    await eventually(level, 15, f"the stream to end at {head}")
+    await eventually(level, 60, f"the stream to end at {head}")
     messages = await shard.messages()
     for row, message in zip(await shard.log(), messages, strict=True):
         if row[0] != position:

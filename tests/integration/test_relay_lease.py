@@ -118,17 +118,17 @@ async def test_relays_share_the_shards_evenly(shard: Shard) -> None:
         async def all_held() -> bool:
             return len(first.shards.places()) == 3
 
-        await eventually(all_held, 5, "the first relay to hold all shards")
+        await eventually(all_held, 60, "the first relay to hold all shards")
         async with shard.relaying() as second, shard.relaying() as third:
 
             async def shared() -> bool:
                 return [len(relay.shards.places()) for relay in (first, second, third)] == [1, 1, 1]
 
-            await eventually(shared, 10, "each relay to hold one shard")
+            await eventually(shared, 60, "each relay to hold one shard")
             for each in (shard, shard.other(0), shard.other(2)):
                 await each.append(10)
                 await each.relayed()
-        await eventually(all_held, 10, "the first relay to hold all shards again")
+        await eventually(all_held, 60, "the first relay to hold all shards again")
         await shard.append(10)
         await shard.relayed()
 
@@ -163,4 +163,4 @@ async def test_the_relay_writes_about_one_row_version_a_second(shard: Shard) -> 
         assert found["event_log"][0] == 0
         return found["relay_position"][0] > 0
 
-    await eventually(counted, 5, "statistics of the relay's rows")
+    await eventually(counted, 60, "statistics of the relay's rows")

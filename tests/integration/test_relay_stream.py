@@ -83,7 +83,7 @@ async def test_a_purged_stream_goes_on_and_is_not_refilled(shard: Shard) -> None
             state = await shard.state()
             return state is not None and state["last_seq"] == 25
 
-        await eventually(level, 10, "the stream to end at 25")
+        await eventually(level, 60, "the stream to end at 25")
     await shard.compare(first=21)
 
 
@@ -98,7 +98,7 @@ async def test_a_wiped_store_is_refilled(shard: Shard, nats_server: BrokerServer
         shutil.rmtree(store_of(nats_server))
         await asyncio.to_thread(nats_server.start)
         for each in (shard, *others):
-            await each.relayed(30)
+            await each.relayed()
 
 
 async def test_an_older_store_that_comes_back_is_brought_up_to_date(
@@ -112,13 +112,13 @@ async def test_an_older_store_that_comes_back_is_brought_up_to_date(
         shutil.copytree(store_of(nats_server), tmp_path / "older")
         await asyncio.to_thread(nats_server.start)
         await shard.append(150)
-        await shard.relayed(30)
+        await shard.relayed()
         await asyncio.to_thread(nats_server.kill)
         shutil.rmtree(store_of(nats_server))
         shutil.copytree(tmp_path / "older", store_of(nats_server))
         await asyncio.to_thread(nats_server.start)
         await shard.append(3)
-        await shard.relayed(30)
+        await shard.relayed()
 
 
 def store_of(server: BrokerServer) -> Path:
@@ -265,7 +265,7 @@ async def test_a_new_stream_starts_at_the_retention_horizon(shard: Shard) -> Non
             state = await shard.state()
             return state is not None and state["last_seq"] == 200
 
-        await eventually(level, 10, "the stream to end at 200")
+        await eventually(level, 60, "the stream to end at 200")
     assert (await shard.state() or {})["first_seq"] == 138
     await shard.compare(first=138)
     config = (await api(shard.client, f"STREAM.INFO.{shard.stream}"))["config"]

@@ -120,7 +120,7 @@ def test_tru_3_timestamps_are_those_of_rfc_3339(time: str, at: int, signs: str) 
         assert _takes(Timestamp, text) is is_date_time(text), text
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("shape", "text"),
     [
