@@ -18,7 +18,7 @@ from services.worker.command_journal import CommandJournal
 from services.worker.take_step import Step, StepNotTaken, StepTaker
 
 agent = Actor(type=ActorType.AGENT, id="urn:test:agent")
-quick = RetryPolicy(deadline_seconds=0.2, attempts_max=2, reply_timeout_seconds=0.1, first_backoff_seconds=0.001)
+quick = RetryPolicy(deadline_seconds=30, attempts_max=2, reply_timeout_seconds=0.1, first_backoff_seconds=0.001)
 start = Step(
     scope=("urn:work", 1), name="start at 3", intent=Intent(kind="work.start", payload={}, group_id="urn:test:group")
 )
@@ -141,7 +141,7 @@ async def test_what_may_be_repeated_is_not_kept(journal):
     again = Step(scope=start.scope, name="renew", intent=start.intent, once=False)
     for _ in range(2):
         with pytest.raises(StepNotTaken):
-            await steps.take(again, RetryPolicy(deadline_seconds=0.05, attempts_max=1))
+            await steps.take(again, RetryPolicy(deadline_seconds=30, attempts_max=1))
     assert len({json.loads(raw)["actionId"] for raw in connection.sent}) == 2
     assert await journal.unsettled() == []
 
