@@ -20,7 +20,7 @@ from typing import Any
 from ops.embedded.broker_server import binary, free_port, host
 
 nodes = 3
-start_seconds_max = 20.0
+start_seconds_max = 60.0
 
 
 class Node:

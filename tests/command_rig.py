@@ -46,7 +46,7 @@ async def weavehold_process(stack: Stack, *arguments: str, given: bytes = b"", *
         env=_environment(stack, variables),
         input=given,
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     return Ran(done.returncode, done.stdout.decode(), done.stderr.decode())

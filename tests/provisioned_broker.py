@@ -16,7 +16,7 @@ from ops.provision.provision_broker import Provisioned, ServerPlace, provision_b
 from services.process import broker
 from services.process.settings import BrokerCredentials
 
-start_seconds_max = 20.0
+start_seconds_max = 60.0
 
 
 class ProvisionedBroker:
@@ -62,7 +62,7 @@ class ProvisionedBroker:
     def stop(self) -> None:
         if self._child is not None:
             self._child.send_signal(signal.SIGTERM)
-            self._child.wait(20)
+            self._child.wait(60)
 
     def credentials(self, organization_id: str, user: str) -> BrokerCredentials:
         """What the user of a name shows."""
@@ -84,12 +84,12 @@ async def refusal(client: Client, action: Callable[[], Awaitable[object]]) -> st
     client._err = None
     await action()
     # The answer to a ping comes after any refusal of what was sent before it.
-    await client.flush(5)
-    await client.flush(5)
+    await client.flush(30)
+    await client.flush(30)
     return str(client._err or "")
 
 
 async def call(client: Client, subject: str, asked: object = None) -> dict[str, object]:
     """A call of the broker's API, as raw JSON."""
     body = b"" if asked is None else json.dumps(asked).encode()
-    return json.loads((await client.request(f"$JS.API.{subject}", body, timeout=5)).data)
+    return json.loads((await client.request(f"$JS.API.{subject}", body, timeout=30)).data)

@@ -31,7 +31,7 @@ from services.process.database import Pool, connect, open_pool
 from services.process.metrics import Metrics
 from tests.builders import BuiltEvent, build_command, build_history, end_key, insert_history, signing_key
 
-reply_seconds = 10.0
+reply_seconds = 60.0
 
 
 class PlantedOrganization:

@@ -108,7 +108,7 @@ async def replaced(stack: Stack, server: ProvisionedBroker) -> None:
         inbox = await client.connection.subscribe(client.connection.new_inbox())
         asked = b'{"batch":1,"no_wait":true}'
         await client.connection.publish(f"$JS.API.CONSUMER.MSG.NEXT.{name}.{consumer}", asked, reply=inbox.subject)
-        answer = await inbox.next_msg(5)
+        answer = await inbox.next_msg(30)
         # Nobody answers for a consumer that is gone; the present one delivers, or has nothing new.
         assert (answer.headers or {}).get("Status") == status or (client is new and answer.data)
 
@@ -138,7 +138,7 @@ async def prepared(server: ProvisionedBroker) -> None:
     async with server.client(here, "relay") as relay:
         assert await ShardStream(relay, here, shard, StreamLimits()).create(incarnation, 1)
         for group in (alpha, beta):
-            await relay.request(subjects.event(here, shard, group), b"{}", timeout=5)
+            await relay.request(subjects.event(here, shard, group), b"{}", timeout=30)
     async with server.client(here, "authority") as authority:
         consumers = BrokerConsumers(authority)
         for agent, group in ((ada, alpha), (bob, beta)):
@@ -153,7 +153,7 @@ async def pulled(client, consumer: str) -> list[bytes]:
     await client.publish(f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", json.dumps(request).encode(), reply=inbox)
     with contextlib.suppress(TimeoutError):
         while True:
-            message = await subscription.next_msg(2)
+            message = await subscription.next_msg(30)
             if message.reply:
                 got.append(message.subject)
                 await client.publish(message.reply, b"+ACK")
@@ -300,7 +300,7 @@ async def test_the_consumer_of_a_replaced_session_is_gone_for_its_process(server
         await old.publish(
             f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer_name(ada, 1)}", b'{"batch":1}', reply=inbox.subject
         )
-        assert (await inbox.next_msg(5)).headers["Status"] == "503"
+        assert (await inbox.next_msg(30)).headers["Status"] == "503"
 
 
 async def test_organizations_are_apart(server: ProvisionedBroker) -> None:
@@ -401,7 +401,7 @@ def weavehold(*arguments: str, cwd: Path, **variables: str) -> "subprocess.Compl
     clean = {name: value for name, value in os.environ.items() if not name.startswith("WEAVEHOLD_")}
     command = [sys.executable, "-m", "ops.cli", *arguments]
     return subprocess.run(
-        command, check=False, cwd=cwd, env=clean | variables, capture_output=True, text=True, timeout=60
+        command, check=False, cwd=cwd, env=clean | variables, capture_output=True, text=True, timeout=120
     )
 
 

@@ -102,7 +102,7 @@ def test_an_unexpected_fault_is_told_in_one_object(tmp_path: Path, as_json: bool
     )
     arguments = ["conformance", "--bundle", str(tmp_path), *(["--json"] if as_json else [])]
     ended = subprocess.run(
-        [sys.executable, "-c", broken, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", broken, *arguments], capture_output=True, text=True, timeout=120, check=False
     )
     assert (ended.returncode, ended.stderr.count("Traceback")) == (1, 1), ended
     if as_json:

@@ -79,7 +79,7 @@ def command(board, *arguments, module="ops.cli", **variables):
         [sys.executable, "-m", module, "consumer", *arguments, "--json", "--directory", str(board.folder.parent)],
         env={**os.environ, **board.planted.stack.variables, **board.settings, **variables},
         capture_output=True,
-        timeout=90,
+        timeout=120,
         check=False,
         text=True,
     )

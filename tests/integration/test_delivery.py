@@ -3,11 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from nats.aio.client import Client
+from nats.aio.msg import Msg
 
 from contracts import subjects
 from contracts.identifiers import ShardId, token
@@ -22,7 +23,7 @@ alpha, beta, gamma, delta = (f"urn:weavehold:group:{name}" for name in ("alpha",
 
 async def api(nc: Client, call: str, asked: dict[str, Any] | None = None) -> dict[str, Any]:
     """A call of the broker's API, as raw JSON."""
-    answer = await nc.request(f"$JS.API.{call}", json.dumps(asked or {}).encode(), timeout=10)
+    answer = await nc.request(f"$JS.API.{call}", json.dumps(asked or {}).encode(), timeout=30)
     return json.loads(answer.data)
 
 
@@ -50,7 +51,7 @@ class Streams:
         """Events in the order of the shard's log."""
         for event in events:
             subject = subjects.event(self._org.id, ShardId(shard), event.mark.group_id)
-            await self._nc.request(subject, event.raw, timeout=10)
+            await self._nc.request(subject, event.raw, timeout=30)
 
     async def consumers(self, shard: int) -> list[str]:
         """Names of a stream's consumers, sorted."""
@@ -61,17 +62,17 @@ class Streams:
         name = consumer_name(key, epoch)
         return (await api(self._nc, f"CONSUMER.INFO.{self.names[shard]}.{name}"))["config"]
 
-    async def pull(self, shard: int, key: SigningKey, epoch: int, most: int = 100) -> list[bytes]:
-        """What a session's consumer delivers now, acknowledged up to the last message."""
+    async def pull(self, shard: int, key: SigningKey, epoch: int, count: int) -> list[bytes]:
+        """So many messages of a session's consumer and what else it delivers soon, acknowledged up to the last one."""
         subscription = await self._nc.jetstream().pull_subscribe_bind(
             consumer_name(key, epoch), stream=self.names[shard]
         )
-        try:
-            messages = await subscription.fetch(most, timeout=0.5)
-        except TimeoutError:
-            messages = []
-        if messages:
-            await messages[-1].ack_sync()
+        messages = list[Msg]()
+        while len(messages) < count:
+            messages += await subscription.fetch(count - len(messages), timeout=30)
+        with suppress(TimeoutError):
+            messages += await subscription.fetch(100, timeout=0.5)
+        await messages[-1].ack_sync()
         await subscription.unsubscribe()
         return [message.data for message in messages]
 
@@ -119,7 +120,7 @@ async def test_a_worker_gets_its_memberships_and_its_delivery(database_url: str,
         reply = await memberships(authority, org, key, 3)
         again = await memberships(authority, org, key, 3)
         configs = {shard: await streams.config(shard, key, 3) for shard in (1, 2)}
-        delivered = await streams.pull(1, key, 3)
+        delivered = await streams.pull(1, key, 3, count=2)
         names = [await streams.consumers(shard) for shard in (1, 2)]
     assert again == reply
     assert (reply["incarnation"], reply["shardCount"]) == (org.incarnation, 2)
@@ -157,14 +158,14 @@ async def test_filters_follow_memberships(database_url: str, nats_url: str, tmp_
         await streams.create(1)
         await streams.publish(1, *first, *second)
         await memberships(authority, org, key)
-        assert await streams.pull(1, key, 1) == [event.raw for event in first]
+        assert await streams.pull(1, key, 1, count=3) == [event.raw for event in first]
         await org.plant_membership(beta, key.principal)
         await memberships(authority, org, key)
         joined = (await streams.config(1, key, 1))["filter_subjects"]
         later = [*await org.append(alpha, first[-1], 1), *await org.append(beta, second[-1], 1)]
         await streams.publish(1, *later)
         # Nothing is delivered twice; what the new Group had before comes by replay.
-        assert await streams.pull(1, key, 1) == [event.raw for event in later]
+        assert await streams.pull(1, key, 1, count=2) == [event.raw for event in later]
         await org.plant_membership(alpha, key.principal, state="ended", epoch=2)
         await memberships(authority, org, key)
         left = (await streams.config(1, key, 1))["filter_subjects"]
@@ -239,7 +240,7 @@ async def test_a_late_member_is_delivered_nothing_below_its_visibility(
         ready = [await memberships(authority, org, member) for member in (late, busy)]
         visible = await org.append(alpha, hidden[-1], 2)
         await streams.publish(1, *visible)
-        delivered = [await streams.pull(1, member, 1) for member in (late, busy)]
+        delivered = [await streams.pull(1, member, 1, count=2) for member in (late, busy)]
     assert [code_of(reply) for reply in behind] == ["BACKPRESSURE"] * 2
     assert all(reply["error"]["retryable"] and reply["error"]["retryAfterMs"] > 0 for reply in behind)
     assert [code_of(reply) for reply in ready] == [None, None]
@@ -265,7 +266,7 @@ async def test_delivery_begins_after_what_was_acknowledged(database_url: str, na
             asker = Asker(authority.nc, org.id, key)
             assert "acknowledged" in await asker.ask(subjects.acknowledgement(org.id), acknowledge_request, place)
         await memberships(authority, org, key)
-        delivered = await streams.pull(1, key, 1)
+        delivered = await streams.pull(1, key, 1, count=6)
     # Positions 1-6 and 7-12: the lower of the two acknowledged places is position 6.
     assert delivered == [event.raw for event in second]
 

@@ -9,7 +9,7 @@ from tests.agent_rig import mission_text
 
 def demo(*arguments):
     return subprocess.run(
-        [sys.executable, "-m", "ops.cli", "demo", *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "ops.cli", "demo", *arguments], capture_output=True, text=True, timeout=120, check=False
     )
 
 

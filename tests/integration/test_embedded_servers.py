@@ -92,7 +92,7 @@ server.start()
 print(server.pid, flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
-    starter = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
+    starter = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
     left = psutil.Process(int(starter.stdout))
     assert left.is_running()
     server = PostgresServer(directory)

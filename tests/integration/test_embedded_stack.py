@@ -166,7 +166,7 @@ def test_a_killed_supervisor_leaves_nothing_and_the_next_start_has_everything(up
             assert connection.execute("SELECT text FROM remembered").fetchone() == ("kept",)
     finally:
         second.child.send_signal(signal.SIGINT)
-        output, errors = second.child.communicate(timeout=60)
+        output, errors = second.child.communicate(timeout=120)
     assert second.child.returncode == 0, errors.decode()
     assert output == b""
     assert processes_of(directory) == []
@@ -189,7 +189,7 @@ def test_what_survives_even_the_watchdog_is_stopped_by_the_next_start(up: Runnin
         assert pids["broker"] != first["broker"]
     finally:
         second.child.send_signal(signal.SIGTERM)
-        second.child.communicate(timeout=60)
+        second.child.communicate(timeout=120)
     assert processes_of(directory) == []
 
 
@@ -198,7 +198,7 @@ def test_an_interrupted_start_leaves_nothing(up: RunningUp, directory: Path, rea
     """OPS-1: Ctrl-C while the stack is coming up ends what has been started so far, in order."""
     assert wait_until((directory / reached).exists, 60)
     up.child.send_signal(signal.SIGINT)
-    _output, errors = up.child.communicate(timeout=60)
+    _output, errors = up.child.communicate(timeout=120)
     assert up.child.returncode == 0, errors.decode()
     assert processes_of(directory) == []
 
@@ -210,7 +210,7 @@ def test_a_second_up_is_refused_and_harms_nothing(up: RunningUp, directory: Path
         [sys.executable, "-m", "ops.cli", "up", "--json", "--directory", str(directory)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
         env={**os.environ, **nothing},
     )

@@ -19,7 +19,7 @@ from services.authority.broker_consumers import BrokerConsumers, StreamAbsent
 from services.process.broker import connect
 
 nothing = {"WEAVEHOLD_DATABASE_URL": "", "WEAVEHOLD_NATS_URL": ""}
-seconds_max = 60
+seconds_max = 120
 
 
 def run(directory: Path, *arguments: str) -> tuple[int, str, str]:

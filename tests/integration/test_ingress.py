@@ -34,7 +34,7 @@ class Door:
         self.admission = pool
 
     async def send(self, raw: bytes) -> Receipt | Rejection:
-        return decode_reply((await self._client.request(self._subject, raw, timeout=30)).data)
+        return decode_reply((await self._client.request(self._subject, raw, timeout=60)).data)
 
 
 @asynccontextmanager
@@ -178,11 +178,13 @@ async def test_an_exhausted_pool_is_a_retryable_answer(
     """ACC-2, DUR-3: no connection for the look-up of a Group's shard: BACKPRESSURE, and accepted on the next try."""
     async with authority_on(database_url, organization) as authority:
         await with_groups(authority, 0)
-        authority.pool.timeout = 0.3
+        patience = authority.pool.timeout
         raw = post(organization)
         async with door(authority, nats_url) as opened:
             held = [await authority.pool.getconn() for _ in range(authority.pool.max_size)]
+            authority.pool.timeout = 0.3
             refusal = await opened.send(raw)
+            authority.pool.timeout = patience
             for connection in held:
                 await authority.pool.putconn(connection)
             assert isinstance(refusal, Rejection)

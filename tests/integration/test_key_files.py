@@ -29,7 +29,7 @@ def writer(prepared: str, call: str) -> subprocess.CompletedProcess[str]:
         "from ops.keys.write_key import make_or_take_up; from tests.integration.test_key_files import ada\n"
         f"{call}"
     )
-    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.mark.parametrize("prepared", [killed_when_synced, killed_when_linked])

@@ -225,7 +225,7 @@ async def test_a_person_is_asked_before_a_revocation(stack, tmp_path, said, code
             env={**os.environ, **stack.variables},
             stdin=theirs,
             capture_output=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
     finally:

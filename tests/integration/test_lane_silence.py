@@ -28,7 +28,7 @@ async def test_a_silent_connection_is_given_up_and_the_batch_runs_again(
             )
             os.kill(backend, signal.SIGSTOP)
             try:
-                second = receipt_of(await asyncio.wait_for(authority.through(lane, post(organization)), 30))
+                second = receipt_of(await asyncio.wait_for(authority.through(lane, post(organization)), 60))
             finally:
                 os.kill(backend, signal.SIGCONT)
         logged = await rows(

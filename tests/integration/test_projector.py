@@ -67,7 +67,7 @@ def asked_of(board, *arguments):
         [sys.executable, "-m", "ops.cli", *arguments],
         env={**os.environ, **board.planted.stack.variables, **board.settings, "COLUMNS": "400"},
         capture_output=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     return found.returncode, (found.stdout or found.stderr).decode()

@@ -38,7 +38,7 @@ class Shard:
 
     async def call(self, call, asked=None):
         body = json.dumps(asked).encode() if asked else b""
-        return json.loads((await self.client.request(f"$JS.API.{call}", body, timeout=5)).data)
+        return json.loads((await self.client.request(f"$JS.API.{call}", body, timeout=30)).data)
 
     async def described(self):
         return await self.call(f"CONSUMER.INFO.{self.stream}.{name}")
@@ -52,7 +52,7 @@ class Shard:
     async def pull(self, count):
         """The stream sequences of the next messages, the last of them not acknowledged."""
         subscription = await self.client.jetstream().pull_subscribe_bind(name, stream=self.stream)
-        messages = await subscription.fetch(count, timeout=2)
+        messages = await subscription.fetch(count, timeout=30)
         await subscription.unsubscribe()
         return messages
 

@@ -269,7 +269,7 @@ async def test_the_command_prints_one_object_and_exits_with_the_verdict(
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "ops.cli", "verify", "--json", *arguments]
-        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
 
     clean = run("--no-stream")
     assert (clean.returncode, json.loads(clean.stdout)["ok"]) == (0, True)
