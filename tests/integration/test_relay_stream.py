@@ -41,8 +41,10 @@ async def open_incarnation(shard: Shard) -> Shard:
     """What an operator does after a rollback."""
     incarnation = secrets.token_hex(16)
     await shard.connection.execute(
-        "INSERT INTO incarnation (organization_id, ordinal, incarnation, parent, system_identifier, timeline)"
-        " SELECT organization_id, ordinal + 1, %s, incarnation, system_identifier, timeline FROM incarnation"
+        "INSERT INTO incarnation (organization_id, ordinal, incarnation, parent, epoch_base, reason,"
+        " system_identifier, timeline)"
+        " SELECT organization_id, ordinal + 1, %s, incarnation, epoch_base + 1, 'test', system_identifier, timeline"
+        " FROM incarnation"
         " ORDER BY ordinal DESC LIMIT 1",
         (incarnation,),
     )

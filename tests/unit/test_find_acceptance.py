@@ -40,8 +40,8 @@ async def found(tmp_path: Path, told: BuiltEvent):
     store = await SqliteStore.open(tmp_path / "queue.db", WorkQueue(agent_id), test_organization)
     try:
         await apply_events(store, [read_arrival(built.raw) for built in history], ApplyRules())
-        epoch = msgspec.convert(true.event.payload, WorkOfferAccepted).ownership_epoch
-        work = SimpleNamespace(group_id=group, work_item_id=true.event.work_item_id, ownership_epoch=epoch)
+        lease_id = msgspec.convert(true.event.payload, WorkOfferAccepted).owner.ownership_lease_id
+        work = SimpleNamespace(group_id=group, work_item_id=true.event.work_item_id, ownership_lease_id=lease_id)
         client = SimpleNamespace(history=SimpleNamespace(group_page=group_page))
         return await find_acceptance(store, client, proof(), work)
     finally:
