@@ -44,7 +44,7 @@ def nothing_shown(_name: str) -> BrokerCredentials:
     return BrokerCredentials()
 
 
-patient = RetryPolicy(deadline_seconds=90.0, attempts_max=200)
+patient = RetryPolicy(deadline_seconds=120.0, attempts_max=400, reply_timeout_seconds=10.0)
 """Bounds of the first Principals' clients: the processes start beside whatever else the machine does."""
 mission_text = """
 format = 1

@@ -21,7 +21,7 @@ from tests.agent_rig import Process
 from tests.authority_rig import coordinator, post, rows, run_sql, verified
 from tests.fault_proxy import FaultProxy
 
-answer_seconds = 60.0
+answer_seconds = 120.0
 
 
 class Sender:
@@ -132,10 +132,10 @@ async def test_killed_while_the_commit_is_on_its_way(
     async with running(organization, database_url, nats_url, tmp_path) as [authority]:
         await prepare(sender, organization)
         raw = post(organization)
-        await _slow_receipt(database_url, raw, 1.0)
-        waiting = asyncio.create_task(sender.once(raw, 3.0))
-        await until(database_url, "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
-        authority.kill()
+        async with held_back(database_url, raw):
+            waiting = asyncio.create_task(sender.once(raw, 3.0))
+            await until(database_url, waits_at_the_gate)
+            authority.kill()
         assert await waiting is None
         authority.start()
         receipt = await sender.until_accepted(raw)
@@ -153,10 +153,10 @@ async def test_killed_after_the_commit_before_the_reply(
     ):
         await prepare(sender, organization)
         raw = post(organization)
-        await _slow_receipt(database_url, raw, 0.5)
-        waiting = asyncio.create_task(sender.once(raw, 3.0))
-        await until(database_url, "SELECT 1 FROM pg_stat_activity WHERE wait_event = 'PgSleep'")
-        proxy.stall()
+        async with held_back(database_url, raw):
+            waiting = asyncio.create_task(sender.once(raw, 3.0))
+            await until(database_url, waits_at_the_gate)
+            proxy.stall()
         await until(database_url, "SELECT 1 FROM event_log WHERE kind = 'message.posted'")
         authority.kill()
         assert await waiting is None
@@ -214,13 +214,24 @@ async def test_the_database_restarts_under_load(private_postgres: Any, nats_url:
     assert len(await posted(private_postgres.database_url)) == 60
 
 
-async def _slow_receipt(database_url: str, raw: bytes, seconds: float) -> None:
-    """Make the insert of one Receipt take its time."""
+waits_at_the_gate = (
+    "SELECT 1 FROM pg_stat_activity "
+    "WHERE wait_event_type = 'Lock' AND wait_event = 'advisory' AND datname = current_database()"
+)
+
+
+@asynccontextmanager
+async def held_back(database_url: str, raw: bytes) -> AsyncIterator[None]:
+    """The insert of one Command's Receipt waits until the block has ended."""
     action_id = json.loads(raw)["actionId"]
     await run_sql(
         database_url,
-        "CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS "
-        f"$$ BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END $$",
-        f"CREATE TRIGGER slow AFTER INSERT ON receipt FOR EACH ROW WHEN (new.action_id = '{action_id}') "
-        "EXECUTE FUNCTION slow()",
+        "CREATE FUNCTION pass_gate() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN PERFORM pg_advisory_xact_lock(42); RETURN NULL; END $$",
+        f"CREATE TRIGGER gate AFTER INSERT ON receipt FOR EACH ROW WHEN (new.action_id = '{action_id}') "
+        "EXECUTE FUNCTION pass_gate()",
     )
+    async with await connect(database_url, name="gate") as gate:
+        await gate.execute("SELECT pg_advisory_lock(42)")
+        yield
+        await gate.execute("SELECT pg_advisory_unlock(42)")

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from ops.verify.verify_stream import verify_streams
 from projections.pull import ConsumerGone, PullBounds, PullConsumer
 from services.projector.shard_consumers import ShardConsumers
 from tests.broker_cluster import Cluster, Node, broker_cluster, nodes
-from tests.relay_rig import RelayProcess, Shard, eventually, growing, open_shard, relay_process
+from tests.relay_rig import RelayProcess, Shard, eventually, growing, open_shard, patience_seconds, relay_process
 
 replicated = {"WEAVEHOLD_STREAM_REPLICAS": str(nodes)}
 consumer = "board-1"
@@ -35,9 +36,14 @@ async def shard(cluster: Cluster, database_url: str, organization: Organization)
 
 
 async def told(shard: Shard, call: str) -> dict[str, Any]:
-    """A call of the broker's API. While there is no leader nobody answers, so it is not waited for long."""
-    answer = await shard.client.request(f"$JS.API.{call}", b"", timeout=1)
-    return json.loads(answer.data)
+    """A call of the broker's API. While there is no leader nobody answers: then it is asked again."""
+    ends = time.monotonic() + patience_seconds
+    while True:
+        try:
+            return json.loads((await shard.client.request(f"$JS.API.{call}", b"", timeout=2)).data)
+        except (BrokerError, TimeoutError):
+            assert time.monotonic() < ends, f"nobody answers {call}"
+            await asyncio.sleep(0.1)
 
 
 async def stream_cluster(shard: Shard) -> dict[str, Any]:
@@ -57,11 +63,14 @@ async def choose(cluster: Cluster, shard: Shard, victim: str) -> Node:
     if victim == "meta leader":
         return await cluster.meta_leader()
 
+    leader = ""
+
     async def led() -> bool:
-        return bool((await stream_cluster(shard)).get("leader"))
+        nonlocal leader
+        leader = (await stream_cluster(shard)).get("leader", "")
+        return bool(leader)
 
     await eventually(led, 60, f"{shard.stream} to have a leader")
-    leader = (await stream_cluster(shard))["leader"]
     if victim == "stream leader":
         return cluster.node(leader)
     meta = await cluster.meta_leader()
