@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+import structlog
 from psycopg import sql
 
 from ops.embedded.broker_server import BrokerServer
@@ -27,6 +28,17 @@ from services.process.database import connect
 from tests.fault_proxy import FaultProxy
 
 template = "weavehold_template"
+# What services log inside a test's own process. By default a fault is drawn with all variables of all frames, for which
+# the event loop stands still for seconds: long enough to lose a lease.
+structlog.configure(
+    processors=[
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.dev.set_exc_info,
+        structlog.processors.TimeStamper(fmt="iso"),
+        structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback),
+    ]
+)
 
 
 @pytest.fixture(scope="session")
