@@ -46,6 +46,6 @@ async def test_a_held_transaction_neither_bloats_the_outbox_nor_stops_the_relay(
             await relay_waves(shard, 0, waves)
             await assert_outbox_is_lean(looking, time.monotonic() - began, shards)
             await looking.execute(hour_of_beats)
-            assert await (await looking.execute(count_dead_rows, ("relay_position",))).fetchone() > (beats,)
+            assert await (await looking.execute(count_dead_rows, ("relay_position",))).fetchone() >= (beats,)
             await relay_waves(shard, waves, waves + 1)
             await shard.relayed()
