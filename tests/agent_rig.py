@@ -237,9 +237,10 @@ async def running_stack(
     ):
         stack = Stack(organization, nats_url, folder, variables, registry, owner, credentials=credentials)
         try:
-            stack.process("services.authority.main", "authority").start()
+            # Under one name each: the next life of a killed one takes its leases back at once.
+            stack.process("services.authority.main", "authority", WEAVEHOLD_INSTANCE="authority").start()
             if relay:
-                stack.process("outbox_relay.main", "relay").start()
+                stack.process("outbox_relay.main", "relay", WEAVEHOLD_INSTANCE="relay").start()
             yield stack
         finally:
             await stack.closing.aclose()

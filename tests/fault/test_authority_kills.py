@@ -111,7 +111,7 @@ async def test_killed_before_the_commit(
         raw = post(organization)
         async with await connect(database_url, name="holder", autocommit=False) as holder:
             await holder.execute("SELECT FROM shard FOR UPDATE")
-            waiting = asyncio.create_task(sender.once(raw, 3.0))
+            waiting = asyncio.create_task(sender.once(raw, 1.0))
             await until(
                 database_url, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%shard%'"
             )
@@ -133,7 +133,7 @@ async def test_killed_while_the_commit_is_on_its_way(
         await prepare(sender, organization)
         raw = post(organization)
         async with held_back(database_url, raw):
-            waiting = asyncio.create_task(sender.once(raw, 3.0))
+            waiting = asyncio.create_task(sender.once(raw, 1.0))
             await until(database_url, waits_at_the_gate)
             authority.kill()
         assert await waiting is None
@@ -154,7 +154,7 @@ async def test_killed_after_the_commit_before_the_reply(
         await prepare(sender, organization)
         raw = post(organization)
         async with held_back(database_url, raw):
-            waiting = asyncio.create_task(sender.once(raw, 3.0))
+            waiting = asyncio.create_task(sender.once(raw, 1.0))
             await until(database_url, waits_at_the_gate)
             proxy.stall()
         await until(database_url, "SELECT 1 FROM event_log WHERE kind = 'message.posted'")

@@ -91,7 +91,7 @@ async def test_a_touched_group_is_announced_soon_and_again(
     database_url: str, nats_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """RULE-21: the newest head goes out soon, then a few times more, never twice within half a second."""
-    monkeypatch.setattr(announce_heads, "repeat_seconds", (0.5, 1.0, 1.5))
+    monkeypatch.setattr(announce_heads, "repeat_seconds", (0.1, 0.5, 0.5))
     async with planted(database_url, tmp_path) as org, announcing(database_url, nats_url, org, set()) as (it, listener):
         built = await org.plant_group("urn:weavehold:group:alpha", 5)
         for event in built:

@@ -318,7 +318,7 @@ async def test_kill(world: World, nats_url: str, kind_name: str, point: str) -> 
     await world.close()
     await world.accept(mixed())
     await world.provider.provision()
-    await world.stream.redeliver_after(seconds=1)
+    await world.stream.redeliver_after(seconds=0.3)
     world.source.save(world.folder / "log")
     name = world.consumer().name
     store = [kind_name, world.kind.url]
@@ -330,7 +330,7 @@ async def test_kill(world: World, nats_url: str, kind_name: str, point: str) -> 
     assert below if point == "before-commit" else not below
     assert await world.stream.unacknowledged() > len(mixed()) - sum(left.values()) - (point == "before-commit")
     world.bounds = patient
-    await asyncio.sleep(1.2)  # until the broker delivers again what the dead process did not acknowledge
+    await asyncio.sleep(0.5)  # until the broker delivers again what the dead process did not acknowledge
     async with world.running():
         await world.settle()
         await world.all_acknowledged()

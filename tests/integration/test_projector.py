@@ -324,18 +324,20 @@ async def test_unusable_settings_end_a_projector_with_2(planted, board, projecti
         "WEAVEHOLD_PROJECTION_STORE": ("oracle", "Use one of sqlite, postgres"),
         "WEAVEHOLD_TRUST_ANCHORS_FILE": ("absent.json", "WEAVEHOLD_TRUST_ANCHORS_FILE is absent.json"),
     }
-    for variable, (value, words) in unusable.items():
-        process = board.process(**{variable: value})
+    cases = [({variable: value}, words) for variable, (value, words) in unusable.items()]
+    unset = "WEAVEHOLD_PROJECTION_DATABASE_URL is not set. Set postgresql://"
+    cases.append(({"WEAVEHOLD_PROJECTION_STORE": "postgres"}, unset))
+    running = []
+    for place, (variables, words) in enumerate(cases):
+        process = Board(planted, tmp_path / f"unusable-{place}").process(**variables)
         process.start()
+        running.append((process, words))
+    for process, words in running:
         assert await asyncio.to_thread(process.wait, 60) == 2
         assert words in process.log.read_text()
-    process = board.process(WEAVEHOLD_PROJECTION_STORE="postgres")
-    process.start()
-    assert await asyncio.to_thread(process.wait, 60) == 2
-    assert "WEAVEHOLD_PROJECTION_DATABASE_URL is not set. Set postgresql://" in process.log.read_text()
     nowhere = Board(
         planted, tmp_path / "nowhere", f"{projections_url}&connect_timeout=2".replace("projections_", "no_")
     )
-    for unmade in (board, Board(planted, tmp_path / "unmade", projections_url), nowhere):
-        code, told = await asyncio.to_thread(shown, unmade)
+    unmade = (board, Board(planted, tmp_path / "unmade", projections_url), nowhere)
+    for code, told in await asyncio.gather(*(asyncio.to_thread(shown, each) for each in unmade)):
         assert (code, "run a projector" in told) == (1, True)

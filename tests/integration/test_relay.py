@@ -100,8 +100,11 @@ async def test_the_position_is_on_record_soon_after(shard: Shard) -> None:
         await eventually(noted, 60, "the position to be noted")
 
 
-async def test_a_broker_that_does_not_answer_is_waited_for(shard: Shard, broker_proxy: FaultProxy) -> None:
+async def test_a_broker_that_does_not_answer_is_waited_for(
+    shard: Shard, broker_proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """OBX-1: a network that swallows packets, then the lost connection, then everything again; OBX-2: the lag shows."""
+    monkeypatch.setattr(publish_pipeline, "answer_seconds_max", 1.5)
     through_proxy = await broker.connect(broker_proxy.nats_url, name="relay")
     async with shard.relaying(client=through_proxy) as relay:
         await shard.append(10)

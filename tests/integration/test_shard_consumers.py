@@ -9,6 +9,7 @@ from contracts import subjects
 from contracts.identifiers import ShardPosition
 from outbox_relay.stream import ShardStream, StreamLimits
 from services.process.broker import connect
+from services.projector import shard_consumers
 from services.projector.shard_consumers import ShardConsumers, StreamAbsent
 from tests.builders import test_incarnation, test_organization
 from tests.consumer_rig import shard
@@ -155,8 +156,9 @@ async def test_a_consumer_that_is_not_as_it_should_be_is_made_anew(made, config)
     assert await made.sequences(2) == [4, 5]
 
 
-async def test_a_broker_that_is_away_is_an_error_of_the_broker(made, nats_server):
+async def test_a_broker_that_is_away_is_an_error_of_the_broker(made, nats_server, monkeypatch):
     """DUR-3: the caller may ask again."""
+    monkeypatch.setattr(shard_consumers, "call_seconds_max", 0.5)
     await made.create()
     nats_server.kill()
     with pytest.raises((BrokerError, TimeoutError)):
