@@ -17,6 +17,7 @@ from pathlib import Path
 import psycopg
 import pytest
 import structlog
+from hypothesis import HealthCheck, settings
 from psycopg import sql
 
 from ops.embedded.broker_server import BrokerServer
@@ -28,6 +29,9 @@ from services.process.database import connect
 from tests.fault_proxy import FaultProxy
 
 template = "weavehold_template"
+# How long an example takes says how busy the machine is.
+settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("suite")
 # What services log inside a test's own process. By default a fault is drawn with all variables of all frames, for which
 # the event loop stands still for seconds: long enough to lose a lease.
 structlog.configure(

@@ -108,7 +108,7 @@ async def test_a_mission_is_worked_through_with_narrow_logins(
             authority.start()
             await mission.until(await mission.offer(second), "submitted")
             await stack.owner.connection.request(
-                subjects.command_ingress(organization.organization_id), forged(stack.owner, mission), timeout=10
+                subjects.command_ingress(organization.organization_id), forged(stack.owner, mission), timeout=60
             )
             await acknowledged(database_url)
             await until_failure(logins.url(Role.AUDITOR), organization)

@@ -65,7 +65,7 @@ def test_a_seed_gives_the_same_run_in_every_process() -> None:
         env=os.environ | {"PYTHONHASHSEED": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=True,
     )
     assert f"digest {run_plan(draw_plan(3)).digest}" in done.stdout

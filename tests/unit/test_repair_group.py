@@ -231,7 +231,9 @@ def test_the_buffer_is_bounded() -> None:
     assert len(small) == 0
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(
     order=st.lists(st.tuples(st.integers(0, 1), st.integers(0, 35)), max_size=80),
     sizes=st.lists(st.integers(1, 9), min_size=1, max_size=20),
