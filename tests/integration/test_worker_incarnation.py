@@ -17,7 +17,8 @@ from tests.agent_rig import (
     small_mission,
 )
 
-job = "steps = 12, stepMillis = 400, checkpointEvery = 99"
+job = "steps = 20, stepMillis = 400, checkpointEvery = 99"
+"""Long enough for the operator to decide meanwhile."""
 
 
 async def test_work_goes_on_under_the_raised_epochs(postgres_server, tmp_path):
