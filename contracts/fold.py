@@ -11,13 +11,18 @@ from contracts.documents.mission import MissionState
 from contracts.documents.work_item import WorkItemState
 from contracts.entities import Change, WorkItemRecord
 from contracts.event import Event
+from contracts.event_contracts import current_payload, event_contracts
 from contracts.group_entities import GroupState
 from contracts.identifiers import GroupSequence
 from contracts.transitions import mission_transitions, work_item_transitions
+from contracts.upcasting import EventContracts
 
 
 class EventFacts(Struct, frozen=True, kw_only=True):
-    """The members of an Event that the fold reads. `occurred_at` is the acceptance time as signed."""
+    """The members of an Event that the fold reads. `occurred_at` is the acceptance time as signed.
+
+    `payload` is of the current contract version of its kind (PRJ-5).
+    """
 
     group_id: str
     sequence: GroupSequence
@@ -27,15 +32,18 @@ class EventFacts(Struct, frozen=True, kw_only=True):
     payload: Mapping[str, Any]
 
 
-def facts_of(event: Event) -> EventFacts:
-    """The facts of an Event from the log. Raises ValueError for an Organization-scoped one."""
+def facts_of(event: Event, contracts: EventContracts = event_contracts) -> EventFacts:
+    """The facts of an Event from the log.
+
+    Raises ValueError for an Organization-scoped one, EventUnread (a ValueError) for one that must not be read here.
+    """
     return EventFacts(
         group_id=event.group_id or "",
         sequence=event.group_sequence,
         kind=event.kind,
         aggregate_revision=event.aggregate_revision or 0,
         occurred_at=event.occurred_at,
-        payload=event.payload,
+        payload=current_payload(event, contracts),
     )
 
 

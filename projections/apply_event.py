@@ -20,11 +20,12 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from contracts.chain import decision_extension, history_extension
 from contracts.cursor import Cursor
 from contracts.identifiers import GroupSequence
+from contracts.upcasting import EventContracts, EventUnread, require_understood
 from projections.advance_cursor import advance_cursor
-from projections.arrival import Arrival, LoggedEvent
+from projections.arrival import Arrival
+from projections.bring_up_event import bring_up_event, is_passed_over
 from projections.consumer import Consumer, Statement
 from projections.group_run import ApplyRules, GroupRun, Question
 from projections.proof import SignatureProof
@@ -37,10 +38,6 @@ from projections.store import (
     Transaction,
     remembered_pairs_max,
 )
-
-contract_extension: Final = "urn:weavehold:extension:contract"
-"""Marks an Event of a later contract version than the first, which is the only one known here (PRJ-5)."""
-_understood_extensions: Final = frozenset({history_extension, decision_extension})
 
 
 class DeliveryNote(Struct, frozen=True):
@@ -71,9 +68,13 @@ class KeysUnknown(Exception):
 
 
 class Applied(Struct):
-    """What became of a batch. `cursors` are those that moved; `ahead` are the Events beyond a gap."""
+    """What became of a batch. `cursors` are those that moved; `ahead` are the Events beyond a gap.
+
+    `passed_over` are those of the applied ones whose kind nobody here knows (PRJ-5).
+    """
 
     applied: int = 0
+    passed_over: int = 0
     duplicates: int = 0
     cursors: list[Cursor] = field(default_factory=list)
     ahead: list[Arrival] = field(default_factory=list)
@@ -84,6 +85,7 @@ class Applied(Struct):
     def add(self, other: "Applied") -> None:
         """Take in what became of a later batch."""
         self.applied += other.applied
+        self.passed_over += other.passed_over
         self.duplicates += other.duplicates
         self.cursors += other.cursors
         self.ahead += other.ahead
@@ -156,6 +158,8 @@ def _apply(
         _apply_run(transaction, store.consumer, run, rules, applied)
     if applied.duplicates:
         transaction.count("duplicates", applied.duplicates)
+    if applied.passed_over:
+        transaction.count("passed_over", applied.passed_over)
     _keep_note(transaction, note)
     return applied
 
@@ -175,7 +179,8 @@ def _apply_run(
     if doubt is not None:
         run.drop_next()
         applied.unproven.append(Unproven(run.group_id, run.reaches, doubt.reason, doubt.for_now))
-    statements, intents, stop = _evolve(consumer, run.next, (run.silent_until or 0) if rules.keep_intents else None)
+    intents_after = (run.silent_until or 0) if rules.keep_intents else None
+    statements, intents, stop = _evolve(consumer, run.next, rules.contracts, intents_after)
     if stop is not None:
         run.cut_next(stop.sequence)
         transaction.stop(stop)
@@ -190,6 +195,7 @@ def _apply_run(
             transaction.end_silence(run.group_id)
         transaction.remember(run.group_id, [_remembered(arrival) for arrival in run.next[-remembered_pairs_max:]])
         applied.applied += len(run.next)
+        applied.passed_over += sum(is_passed_over(each.event, consumer, rules.contracts) for each in run.next)
         applied.cursors.append(after)
     if run.reaches > run.reached:
         transaction.note_head(run.group_id, run.reaches)
@@ -199,7 +205,7 @@ def _apply_run(
 
 
 def _evolve(
-    consumer: Consumer, arrivals: Iterable[Arrival], intents_after: int | None
+    consumer: Consumer, arrivals: Iterable[Arrival], contracts: EventContracts, intents_after: int | None
 ) -> tuple[list[Statement], list[Statement], Stop | None]:
     """The statements of a run up to the first Event that cannot be understood, and why the Group stops there.
 
@@ -211,32 +217,23 @@ def _evolve(
     for arrival in arrivals:
         event = arrival.event
         concerns = kinds is None or event.kind in kinds
-        reason = _misunderstood(event, concerns)
-        if reason is None and concerns:
-            complete = len(statements), len(intents)
-            try:
+        reason = None
+        complete = len(statements), len(intents)
+        try:
+            require_understood(event.kind, event.extensions)
+            if concerns:
+                event = bring_up_event(event, consumer, contracts)
                 statements += consumer.evolve(event)
                 if intents_after is not None and arrival.mark.sequence > intents_after:
                     intents += consumer.intents(event)
-            except (ValueError, LookupError, TypeError) as fault:
-                del statements[complete[0] :], intents[complete[1] :]
-                reason = f"{consumer.name} version {consumer.version} cannot read this {event.kind}: {fault}"
+        except (ValueError, LookupError, TypeError) as fault:
+            del statements[complete[0] :], intents[complete[1] :]
+            unread = isinstance(fault, EventUnread)
+            reader = f"{consumer.name} version {consumer.version} cannot read this {event.kind}"
+            reason = str(fault) if unread else f"{reader}: {fault}"
         if reason is not None:
             return statements, intents, Stop(event.group_id, arrival.mark.sequence, event.event_id, reason)
     return statements, intents, None
-
-
-def _misunderstood(event: LoggedEvent, concerns: bool) -> str | None:
-    """Why this version must not pass over this Event, or None (PRJ-5). Unknown kinds and marks are passed over."""
-    if event.extensions.keys() <= _understood_extensions:
-        return None
-    for name, extension in event.extensions.items():
-        if extension.critical and name not in _understood_extensions:
-            return f"unknown critical extension {name} {extension.version}"
-    contract = event.extensions.get(contract_extension)
-    if contract is not None and concerns:
-        return f"{event.kind} of contract version {contract.version}; this version reads the first"
-    return None
 
 
 def _remembered(arrival: Arrival) -> AppliedEvent:

@@ -7,7 +7,9 @@ from msgspec import Struct
 
 from contracts.chain import ChainHash
 from contracts.cursor import Contact, Cursor, EventMark, advance, classify, cursor_start
+from contracts.event_contracts import event_contracts
 from contracts.identifiers import GroupSequence
+from contracts.upcasting import EventContracts
 from projections.arrival import Arrival
 from projections.proof import SignatureProof
 from projections.store import Transaction
@@ -18,13 +20,15 @@ class ApplyRules(Struct, frozen=True):
 
     `visible_after` gives, for a late member, the sequence that its history begins after (RULE-23); 0 where absent.
     Without `proof` Events are trusted as the source or broker gave them. `keep_intents` is off in a rebuild. With
-    `asks_first` nothing is applied while a key by which a run is judged has to be learned.
+    `asks_first` nothing is applied while a key by which a run is judged has to be learned. `contracts` are the Event
+    kinds that are known, each at the version in which its payloads are read (PRJ-5).
     """
 
     visible_after: Mapping[str, GroupSequence] = MappingProxyType({})
     proof: SignatureProof | None = None
     keep_intents: bool = True
     asks_first: bool = False
+    contracts: EventContracts = event_contracts
 
 
 class Question(Struct, frozen=True):

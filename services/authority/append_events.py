@@ -20,8 +20,10 @@ from contracts.chain import (
 )
 from contracts.cursor import EventMark
 from contracts.documents.common import Actor
+from contracts.event_contracts import event_contracts
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.signature import SigningKey
+from contracts.upcasting import EventContracts, contract_extension, contract_mark, first_version
 from services.authority.decision import EventDraft
 from services.process.unique import random_bytes
 
@@ -62,12 +64,22 @@ class Origin(Struct, frozen=True, kw_only=True):
 class EventAppender:
     """Signs Events one after another for one transaction. It holds no position itself: the caller passes them."""
 
-    def __init__(self, incarnation: str, key: SigningKey, new_event_id: Callable[[], str]) -> None:
-        """`key` is the authority's service key; `new_event_id` gives `urn:uuid:` identifiers of version 7."""
+    def __init__(
+        self,
+        incarnation: str,
+        key: SigningKey,
+        new_event_id: Callable[[], str],
+        contracts: EventContracts = event_contracts,
+    ) -> None:
+        """`key` is the authority's service key; `new_event_id` gives `urn:uuid:` identifiers of version 7.
+
+        Drafts carry payloads of the current version of `contracts`; a later one than the first is marked (PRJ-5).
+        """
         self._incarnation = incarnation
         self._key = key
         self._accepted_by = _principal(key.principal)
         self._new_event_id = new_event_id
+        self._contracts = contracts
 
     def move_to(self, incarnation: str) -> None:
         """Sign what follows in another incarnation."""
@@ -127,6 +139,9 @@ class EventAppender:
         }
         if origin.consulted:
             document["extensions"][decision_extension] = _extension(origin.consulted)
+        version = self._contracts.current(draft.kind) or first_version
+        if version > first_version:
+            document["extensions"][contract_extension] = contract_mark(version)
         if origin.command_hash is not None:
             document["commandHash"] = hash_text(origin.command_hash)
         if draft.conversation_id is not UNSET:
