@@ -67,10 +67,11 @@ async def _verify(directory: Path, projections: list[str] | None, stream: bool) 
 
 
 def described(report: Report) -> dict[str, Any]:
-    """The report as one JSON object: `ok`, what was examined per check, and the findings."""
+    """The report as one JSON object: `ok`, what was examined per check, kinds passed over, and the findings."""
     return {
         "ok": report.ok,
         "examined": report.examined,
+        "passedOver": report.passed_over,
         "found": report.found,
         "findings": [msgspec.to_builtins(finding) for finding in report.findings],
     }
@@ -92,6 +93,8 @@ def show(console: Console, report: Report) -> None:
     for check in dict.fromkeys([*report.examined, *found]):
         table.add_row(cell(check), cell(report.examined.get(check, 0)), cell(found[check]))
     console.print(table)
+    for kind, events in sorted(report.passed_over.items()):
+        console.print(line(f"passed over: {events} of {kind}, which this version does not know"))
     for finding in report.findings:
         console.print(line(": ".join(part for part in (finding.check, _place(finding), finding.message) if part)))
     console.print(cell("everything agrees" if report.ok else f"{report.found} findings"))

@@ -20,11 +20,15 @@ class Finding(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="cam
 
 
 class Report(Struct, kw_only=True, rename="camel"):
-    """How much each check examined, and everything found. `ok` is true when nothing was found."""
+    """How much each check examined, and everything found. `ok` is true when nothing was found.
+
+    `passed_over` counts, by kind, the Events of kinds that this version does not know (PRJ-5): they are no finding.
+    """
 
     examined: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
     found: int = 0
+    passed_over: dict[str, int] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -34,6 +38,10 @@ class Report(Struct, kw_only=True, rename="camel"):
     def count(self, check: str, number: int = 1) -> None:
         """Say that a check examined something."""
         self.examined[check] = self.examined.get(check, 0) + number
+
+    def pass_over(self, kind: str) -> None:
+        """Say that an Event of this kind was examined in its envelope only."""
+        self.passed_over[kind] = self.passed_over.get(kind, 0) + 1
 
     def add(self, finding: Finding) -> None:
         """Keep a finding, up to `findings_max`."""

@@ -16,6 +16,7 @@ from psycopg import AsyncConnection, DataError
 from contracts.documents.agent_card import AgentCard
 from contracts.documents.common import Actor, ActorType
 from contracts.event import Event, agent_card_registered, key_registered, key_retired, key_revoked
+from contracts.event_contracts import current_payload
 from contracts.identifiers import organization_shard
 from contracts.payloads.keys import KeyStanding
 from contracts.signature import base64url_bytes
@@ -158,10 +159,11 @@ async def _read_log(connection: AsyncConnection[Any], organization_id: str, repo
     async for position, raw in _events(connection, organization_id):
         try:
             event = msgspec.json.decode(raw, type=Event)
+            payload = current_payload(event)
             if event.kind == agent_card_registered:
-                _follow_card(event, convert(event.payload["card"], AgentCard), told, report)
+                _follow_card(event, convert(payload["card"], AgentCard), told, report)
             else:
-                _follow(event, convert(event.payload["key"], KeyStanding), told)
+                _follow(event, convert(payload["key"], KeyStanding), told)
         except (ValueError, KeyError, msgspec.MsgspecError) as fault:
             _find(report, f"an Event of the registry cannot be read: {fault}", position)
     return told

@@ -1,4 +1,7 @@
-"""Contiguity, chain and signatures of every Event, from its stored bytes alone (NEW-5, MWP-EVT-005)."""
+"""Contiguity, chain and signatures of every Event, from its stored bytes alone (NEW-5, MWP-EVT-005).
+
+An Event that this version must not read is still verified so far; its contract is a finding of its own (PRJ-5).
+"""
 
 import hashlib
 from collections.abc import AsyncIterator
@@ -11,10 +14,12 @@ from psycopg import AsyncConnection
 from contracts.canonical import signing_bytes
 from contracts.chain import ChainHash, SigningHash, chain_next, chain_start
 from contracts.event import Event, history_resumed
+from contracts.event_contracts import current_payload, event_contracts
 from contracts.identifiers import organization_shard
 from contracts.service_principals import authority
 from contracts.signature import base64url_bytes, verify_ed25519
 from contracts.timestamps import format_timestamp, instant
+from contracts.upcasting import EventUnread
 from contracts.verification import RegisteredKey
 from ops.verify.finding import Finding, Report
 from services.authority.key_book import registered_key
@@ -33,7 +38,7 @@ class LogVerifier:
     """
 
     def __init__(self, connection: AsyncConnection[Any], organization_id: str, report: Report) -> None:
-        """Findings go into `report` under the checks `log`, `chain`, `incarnations`, `signature` and `receipts`."""
+        """Findings go into `report` under the checks `log`, `chain`, `incarnations`, `signature`, `contracts`, `receipts`."""
         self._connection = connection
         self._asked = {"organization_id": organization_id, "rows_max": page_rows_max}
         self._organization_id = organization_id
@@ -122,6 +127,7 @@ class LogVerifier:
             self._find("chain", row, "the signed previous hash is not that of the Event before it")
         self._incarnation(event, group_id, row)
         self._signature(event, unsigned, row)
+        self._contract(event, row)
         self._heads[group_id] = (sequence, chain_hash)
         return event
 
@@ -150,6 +156,15 @@ class LogVerifier:
             self._find("signature", row, "the signature does not verify")
         elif not _was_valid(key, event.occurred_at):
             self._find("signature", row, f"key {key.key_id} was not valid at {event.occurred_at}")
+
+    def _contract(self, event: Event, row: tuple[Any, ...]) -> None:
+        """Of a kind and version that is read here; an Event of an unknown kind is counted as passed over."""
+        if event_contracts.current(event.kind) is None:
+            self._report.pass_over(event.kind)
+        try:
+            current_payload(event)
+        except EventUnread as fault:
+            self._find("contracts", row, str(fault))
 
     def _find(self, check: str, row: tuple[Any, ...], message: str) -> None:
         where = {"group_id": row[2] or None, "sequence": row[3], "position": row[0]}

@@ -113,11 +113,18 @@ async def _compare(
         message = f"{live.consumer.name} in {place.name} cannot be rebuilt: {fault}"
         report.add(Finding(check="projections", message=message))
         return
-    expected = {digest.group_id: digest.digest for digest in rebuilt}
+    expected = {digest.group_id: digest for digest in rebuilt}
     for digest in live.digests:
         report.count("projections")
-        if digest.group_id in ends and expected.get(digest.group_id) != digest.digest:
+        found = expected.get(digest.group_id)
+        reached = 0 if found is None else found.sequence
+        if digest.group_id in ends and (found is None or found.digest != digest.digest):
             message = f"rows of {live.consumer.name} in {place.name} differ from the fold of the log"
+            if reached < digest.sequence:
+                message = (
+                    f"rows of {live.consumer.name} in {place.name} cannot be compared: this version reads the log "
+                    f"up to sequence {reached}"
+                )
             report.add(
                 Finding(check="projections", message=message, group_id=digest.group_id, sequence=digest.sequence)
             )

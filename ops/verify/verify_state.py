@@ -11,6 +11,7 @@ from contracts.canonical import canonical_bytes
 from contracts.entities import combined_digest, entity_bytes, entity_digest
 from contracts.epochs import epoch_floor
 from contracts.event import Event, agent_card_registered, history_resumed, session_opened
+from contracts.event_contracts import current_payload
 from contracts.group_state import FoldFault, GroupState, evolve, facts_of
 from contracts.identifiers import organization_shard, registry_group
 from ops.verify.finding import Finding, Report
@@ -104,7 +105,7 @@ async def _session_floor(connection: AsyncConnection[Any], organization_id: str)
     floor = 0
     async for event in group_events(connection, organization_id, registry_group(organization_id)):
         if event.kind == history_resumed:
-            floor = epoch_floor(event.payload["epochBase"])
+            floor = epoch_floor(current_payload(event)["epochBase"])
     return floor
 
 
@@ -113,13 +114,14 @@ async def _verify_organization(connection: AsyncConnection[Any], organization_id
     folded: dict[str, tuple[int, int, bytes]] = {}
     try:
         async for event in group_events(connection, organization_id, ""):
-            agent_id = str(event.payload.get("agentId"))
+            payload = current_payload(event)
+            agent_id = str(payload.get("agentId"))
             epoch, version, card = folded.get(agent_id, (0, 0, b""))
             if event.kind == agent_card_registered:
-                card = canonical_bytes(event.payload["card"])
-                folded[agent_id] = (epoch, event.payload["version"], card)
+                card = canonical_bytes(payload["card"])
+                folded[agent_id] = (epoch, payload["version"], card)
             elif event.kind == session_opened:
-                folded[agent_id] = (event.payload["sessionEpoch"], version, card)
+                folded[agent_id] = (payload["sessionEpoch"], version, card)
         floor = await _session_floor(connection, organization_id)
     except (ValueError, KeyError) as fault:
         report.add(Finding(check="state", message=f"the Organization's history: {fault}", shard_id=organization_shard))

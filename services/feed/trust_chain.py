@@ -17,12 +17,14 @@ from contracts.document_kinds import DocumentKind
 from contracts.documents.common import Actor
 from contracts.documents.reading import read
 from contracts.event import Event, key_registered
+from contracts.event_contracts import current_payload
 from contracts.identifiers import registry_group
 from contracts.key_registry import KeyRegistry, RegistryEvidence
 from contracts.payloads.keys import KeyRegistered
 from contracts.payloads.requests import KeyList
 from contracts.signature import base64url_bytes, verify_ed25519
 from contracts.timestamps import instant
+from contracts.upcasting import EventUnread
 from contracts.verification import RegisteredKey, RegistryFault, Verified, verify_parsed
 
 trusted_keys_max: Final = 64
@@ -101,8 +103,8 @@ class TrustChain:
         if event.kind != key_registered or event.group_id != registry_group(self.organization_id):
             return False
         try:
-            bound = read(event.payload, KeyRegistered).key
-        except msgspec.ValidationError:
+            bound = read(current_payload(event), KeyRegistered).key
+        except (EventUnread, msgspec.ValidationError):
             return False
         public_key = base64url_bytes(bound.public_key)
         if public_key is not None and self.accepts(bound.principal):

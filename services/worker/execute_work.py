@@ -18,10 +18,12 @@ from msgspec import Struct
 from contracts.canonical import canonical_bytes, parse_strict
 from contracts.documents.checkpoint import Checkpoint
 from contracts.event import Event
+from contracts.event_contracts import current_payload
 from contracts.payloads.artifact import ArtifactPublish
 from contracts.payloads.work import WorkCheckpoint, WorkStart, WorkStarted, WorkSubmit
 from contracts.receipt import Receipt
 from contracts.rejection import Code
+from contracts.upcasting import EventUnread
 from services.agent.connect import Client
 from services.agent.send_command import Refusal, RetryPolicy
 from services.agent.sign_command import Intent
@@ -129,7 +131,7 @@ class Execution:
             for replayed in page.events:
                 event = msgspec.json.decode(replayed.event, type=Event)
                 if event.kind == "work.started" and event.event_id == recorded.event_id:
-                    return msgspec.convert(event.payload, WorkStarted).execution_lease.lease_id
+                    return _started(event).execution_lease.lease_id
         raise StepNotTaken("start", f"no work.started among the Events of {receipt.action_id}", None)
 
     async def _checkpoint(self, lease: HeldLease, plan: Plan, done: int, state: State) -> int:
@@ -195,6 +197,14 @@ class Execution:
             ),
         )
         return await self._means.steps.take(step, policy)
+
+
+def _started(event: Event) -> WorkStarted:
+    """What a start's Event says. Raises StepNotTaken for one that this version must not read."""
+    try:
+        return msgspec.convert(current_payload(event), WorkStarted)
+    except EventUnread as fault:
+        raise StepNotTaken("start", str(fault), None) from fault
 
 
 def _reached(receipt: Receipt) -> int:

@@ -6,7 +6,9 @@ from typing import Final
 import msgspec
 
 from contracts.event import Event
+from contracts.event_contracts import current_payload
 from contracts.payloads.work import WorkOfferAccepted
+from contracts.upcasting import EventUnread
 from projections.arrival import UnreadableEvent, read_arrival
 from projections.proof import SignatureProof
 from projections.store import ProjectionStore
@@ -34,7 +36,10 @@ async def find_acceptance(
         for replayed in page.events:
             await _prove(proof, replayed.event, (work.group_id, sequence))
             event = msgspec.json.decode(replayed.event, type=Event)
-            accepted = msgspec.convert(event.payload, WorkOfferAccepted)
+            try:
+                accepted = msgspec.convert(current_payload(event), WorkOfferAccepted)
+            except EventUnread as fault:
+                raise Unavailable(f"{work.group_id} at {sequence}: {fault}") from fault
             if accepted.owner.ownership_lease_id == work.ownership_lease_id:
                 return Acceptance(accepted.owner.agent_card_version, accepted.owner.capability_pins)
     raise Unavailable(f"no acceptance of {work.work_item_id} under lease {work.ownership_lease_id} is known")
