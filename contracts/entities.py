@@ -224,7 +224,9 @@ def decode_entity(kind: EntityKind | str, raw: bytes) -> Entity:
     return entity
 
 
-_digest_prefix: Final = b"weavehold/state/1\n"
+state_version: Final = 1
+"""Of the entities that a history folds to: raised, with a migration, when an old Event shall fold to others."""
+_digest_prefix: Final = f"weavehold/state/{state_version}\n".encode()
 
 
 def entity_digest(kind: EntityKind | str, entity_id: str, revision: int, raw: bytes) -> bytes:

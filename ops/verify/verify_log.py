@@ -38,7 +38,7 @@ class LogVerifier:
     """
 
     def __init__(self, connection: AsyncConnection[Any], organization_id: str, report: Report) -> None:
-        """Findings go into `report` under the checks `log`, `chain`, `incarnations`, `signature`, `contracts`, `receipts`."""
+        """Findings go into `report`: checks `log`, `chain`, `incarnations`, `signature`, `contracts` and `receipts`."""
         self._connection = connection
         self._asked = {"organization_id": organization_id, "rows_max": page_rows_max}
         self._organization_id = organization_id
