@@ -12,13 +12,18 @@ from contracts.bounds import safe_integer_max
 
 counter_bits: Final = 20
 """Bits of an epoch that count grants; what stands above them is the base."""
+abandoned_seconds: Final = 86_400
+"""How far the clock that opened a forgotten incarnation may have been ahead of ours."""
 base_epoch: Final = datetime(2024, 1, 1, tzinfo=UTC)
 """The moment that bases count seconds from."""
 
 
-def epoch_base(now: datetime, previous: int) -> int:
-    """The base of an incarnation that opens `now`: seconds since 2024, and always above the `previous` one."""
-    return max(int((now - base_epoch).total_seconds()), previous + 1)
+def epoch_base(now: datetime, previous: int, abandoned: int = 0) -> int:
+    """The base of an incarnation that opens `now`: seconds since 2024, and always above the `previous` one.
+
+    Incarnations that are `abandoned` unseen took their bases from a clock that is not known: a day above for each.
+    """
+    return max(int((now - base_epoch).total_seconds()), previous + 1) + abandoned * abandoned_seconds
 
 
 def epoch_floor(base: int) -> int:

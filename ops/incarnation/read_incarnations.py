@@ -63,7 +63,7 @@ async def read_incarnations(
         try:
             evidence = await examine_history(connection, BrokerConsumers(broker), organization_id)
         except examination_faults as fault:
-            unexamined = f"the broker does not answer: {str(fault) or type(fault).__name__}"
+            unexamined = str(fault) or f"the broker does not answer: {type(fault).__name__}"
     return IncarnationReport(
         organization_id=organization_id,
         incarnations=tuple(map(_line, rows)),

@@ -28,6 +28,7 @@ from services.authority.admitted import Answer, AuthenticationFailure
 from services.authority.append_events import AppendedEvent
 from services.authority.batch_facts import BatchFacts, BatchNeeds, Routed, needs_of, read_facts
 from services.authority.group_cache import GroupCache
+from services.authority.history_standing import HistoryDoubted
 from services.authority.judge_batch import BatchJudge, Office
 from services.authority.write_batch import write_batch
 
@@ -67,8 +68,9 @@ async def accept_transition(
 ) -> Committed:
     """Judge and commit one batch. `held` maps the shards of this process to their lease epochs.
 
-    Raises ShardsLost, RaceLost, SigningKeyRefused, or psycopg errors as they come; after any of them nothing of the
-    batch is known to be committed, the cache holds nothing of its Groups, and running the same batch again is safe.
+    Raises ShardsLost, RaceLost, SigningKeyRefused, HistoryDoubted, or psycopg errors as they come; after any of them
+    nothing of the batch is known to be committed, the cache holds nothing of its Groups, and running the same batch
+    again is safe.
     """
     key = office.key
     return await _transact(
@@ -92,6 +94,8 @@ async def resume_groups(
     key = office.key
 
     def resume(judge: BatchJudge) -> tuple[Answer, ...]:
+        if (doubt := office.history.fault) is not None:
+            raise HistoryDoubted(doubt)
         for group_id in needs.group_ids:
             judge.resume(shard_id, group_id)
         return ()
@@ -114,6 +118,8 @@ async def _transact(
     try:
         facts = await read_facts(connection, office.organization_id, needs, cache)
         _require_shards(facts, office.holder, held)
+        if not needs.resumes_history:
+            office.history.require_examined(facts.life)
         judge = BatchJudge(office, key, facts)
         answers = judge_all(judge)
         if judge.outcome.events:

@@ -17,6 +17,7 @@ from services.authority.admitted import Admitted
 from services.authority.decide import agents_consulted, changes_keys, identifiers_claimed, keys_consulted
 from services.authority.decide_history import deciders
 from services.authority.group_cache import GroupCache
+from services.authority.history_standing import ServerLife, server_life
 from services.authority.incarnation import Incarnation, incarnation_of
 from services.authority.key_book import KnownKey, registered_key
 from services.process.arrays import BytesColumn, SmallintColumn, TextColumn
@@ -91,10 +92,11 @@ class BatchFacts(Struct):
 
     `settled` is an acceptance time that keys must be judged after: that of the latest change of keys or a later one;
     in a batch that ends keys, that of whatever was accepted last, in any shard. None when there is none.
-    `head_incarnations` says in which incarnation the last Event of a Group stands.
+    `head_incarnations` says in which incarnation the last Event of a Group stands, `life` of which server all this is.
     """
 
     now: datetime
+    life: ServerLife
     settled: datetime | None
     ends_keys: bool
     incarnation: Incarnation
@@ -179,11 +181,13 @@ async def read_facts(
     if missing:
         states |= await _load_states(connection, organization_id, missing, found_heads)
     [(now,)] = await clock.fetchall()
+    [founded] = await incarnation.fetchall()
     return BatchFacts(
         now=now,
+        life=server_life(founded[4:]),
         settled=next((moment for (moment,) in await settled.fetchall()), None),
         ends_keys=needs.ends_keys,
-        incarnation=incarnation_of((await incarnation.fetchall())[0]),
+        incarnation=incarnation_of(founded),
         fences={ShardId(s): ShardFence(h, e, ShardPosition(p), a) for s, h, e, p, a in await fences.fetchall()},
         agents={row[0]: AgentRow(*row[1:]) for row in await _rows(agents)},
         receipts={(actor, action): (h, r) for actor, action, h, r in await receipts.fetchall()},

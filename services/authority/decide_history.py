@@ -45,7 +45,7 @@ def _resumed(case: Case[HistoryResume]) -> tuple[EventDraft, ...]:
     event = HistoryResumed(
         incarnation=case.context.new_id().removeprefix("urn:uuid:").replace("-", ""),
         parent=current.name,
-        epoch_base=epoch_base(case.context.now, current.epoch_base),
+        epoch_base=epoch_base(case.context.now, current.epoch_base, len(case.payload.abandoned)),
         reason=case.payload.reason,
     )
     return (case.draft(event, group_revision),)

@@ -26,6 +26,6 @@ class OpenedIncarnation(Struct, frozen=True, kw_only=True):
 
 
 def incarnation_of(row: tuple[Any, ...]) -> Incarnation:
-    """From a row of `read_founded_incarnation`."""
-    name, epoch_base, reason, event_id = row
+    """From the first columns of a row of `read_founded_incarnation`."""
+    name, epoch_base, reason, event_id = row[:4]
     return Incarnation(name=name, epoch_base=epoch_base, reason=reason, event_id=event_id)

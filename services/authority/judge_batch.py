@@ -31,6 +31,7 @@ from services.authority.batch_facts import BatchFacts, Routed, begins_batch, res
 from services.authority.decide import agents_consulted, decide, identifiers_claimed, overdue
 from services.authority.decision import DecisionContext, EventDraft, LateResult
 from services.authority.freshness import Freshness
+from services.authority.history_standing import HistoryStanding
 from services.authority.incarnation import Incarnation, OpenedIncarnation
 from services.authority.key_book import KeyBook
 from services.authority.organization_rows import (
@@ -52,8 +53,8 @@ class Office(Struct, kw_only=True):
     """Who accepts: the Organization, this process as a lease holder, its service key, and the maker of new names.
 
     `key` is replaced when the service's key is rotated: each batch is signed with the one that it began with.
-    While `registry_fault` says why the key registry cannot be trusted, nothing is accepted; while `history_fault` says
-    why the database need not hold the whole history, nothing but the decision to go on from what it holds (RULE-16).
+    While `registry_fault` says why the key registry cannot be trusted, nothing is accepted; while `history` is in
+    doubt, nothing but the decision to go on from what the database holds (RULE-16).
     """
 
     organization_id: str
@@ -62,7 +63,7 @@ class Office(Struct, kw_only=True):
     new_id: Callable[[], str]
     freshness: Freshness = Freshness()
     registry_fault: str | None = None
-    history_fault: str | None = None
+    history: HistoryStanding = field(default_factory=HistoryStanding)
 
 
 class SigningKeyRefused(Exception):
@@ -156,7 +157,7 @@ class BatchJudge:
         command = routed.admitted.command
         if begins_batch(routed) and self.outcome.receipts:
             message = f"{command.kind} must come first in its batch; send the same Command again"
-        elif self._office.history_fault is not None and not resumes_history(routed):
+        elif self._office.history.fault is not None and not resumes_history(routed):
             message = "this authority accepts nothing until an operator has decided how its history goes on"
         else:
             return None

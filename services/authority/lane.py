@@ -19,6 +19,7 @@ from services.authority.accept_transition import Committed, RaceLost, ShardsLost
 from services.authority.admitted import Admitted, Answer
 from services.authority.batch_facts import Routed, begins_batch, resumes_history
 from services.authority.group_cache import GroupCache
+from services.authority.history_standing import HistoryDoubted
 from services.authority.judge_batch import Office, SigningKeyRefused
 from services.process.database import FaultKind, classify
 from services.process.logs import get_log
@@ -135,6 +136,11 @@ class Lane:
             except SigningKeyRefused as refused:
                 log.warning("nothing_accepted", commands=len(batch), reason=str(refused))
                 return [overloaded("this authority accepts nothing now", r.admitted) for r in batch]
+            except HistoryDoubted as doubt:
+                # A connection may outlive its server behind a pooler, and lead elsewhere than new ones do.
+                fault = doubt
+                await self._close()
+                continue
             except Exception as error:  # noqa: BLE001 - sorted below: retried, or isolated down to one Command
                 fault = error
                 if classify(error) is FaultKind.TRANSIENT:
@@ -147,7 +153,8 @@ class Lane:
             # No race is lost so often by chance: some Command of the batch contradicts what is stored.
             return await self._isolate(batch, fault)
         log.warning("batch_gave_up", commands=len(batch), attempts=attempts_max, fault=repr(fault))
-        return [overloaded("the database did not take the transition in time", r.admitted) for r in batch]
+        why = str(fault) if isinstance(fault, HistoryDoubted) else "the database did not take the transition in time"
+        return [overloaded(why, r.admitted) for r in batch]
 
     async def _without(self, batch: Sequence[Routed], lost: frozenset[ShardId]) -> Sequence[Answer]:
         """Serve the rest of a batch some of whose shards passed to another process."""

@@ -79,10 +79,8 @@ class Authority:
         pool: Pool,
         key: SigningKey,
         shard_count: int,
-        *,
-        connected: asyncio.Event,
     ) -> None:
-        """`shard_count` counts the Group shards; `key` signs the Events; `connected` is set when the pool connects."""
+        """`shard_count` counts the Group shards; `key` signs the Events."""
         settings = process.settings
         environment = Environment()
         self.office = _office(settings, environment, key)
@@ -116,21 +114,22 @@ class Authority:
         self.ingress = self._new_ingress()
         self._history = HistoryGuard(
             self.office,
-            pool,
+            self._examining_connection,
             BrokerConsumers(broker),
             self.ingress.submit,
-            connected=connected,
             on_failover=OnFailover(
                 environment.choice("WEAVEHOLD_ON_FAILOVER", tuple(each.value for each in OnFailover), "hold")
             ),
         )
         process.health.add("history", self._history.check)
         self._resumer = GroupResumer(self.office, pool, self._accepting_connection, self._held, self._after_commit)
+        process.health.add("groups_resumed", self._resumer.check)
 
     async def _accepting_connection(self) -> Connection:
-        """A connection for accepting transactions, once it is known where it leads."""
-        url = self._process.settings.database_url
-        return await self._history.admit(await connect(url, name="weavehold-lane", autocommit=False))
+        return await connect(self._process.settings.database_url, name="weavehold-lane", autocommit=False)
+
+    async def _examining_connection(self) -> Connection:
+        return await connect(self._process.settings.database_url, name="weavehold-examine")
 
     def _new_ingress(self) -> Ingress:
         outcomes = ("accepted", "recorded_as_evidence", "forwarded", *(code.value for code in Code))
@@ -186,7 +185,8 @@ class Authority:
                 organization_id=organization_id,
                 keys=self._keys,
                 freshness=self.office.freshness,
-                registry_fault=lambda: self.office.registry_fault or self.office.history_fault,
+                registry_fault=lambda: self.office.registry_fault,
+                history=self.office.history,
             ),
             signing_key=lambda: self.office.key,
             open_session=opener.open,
@@ -357,12 +357,10 @@ async def _serve(process: ServiceProcess) -> None:
         )
     _warn_of_readers(settings.signing_key_file)
     async with AsyncExitStack() as stack:
-        connected = asyncio.Event()
         pool = await open_pool(
             settings.database_url,
             name="weavehold-authority",
             maximum=pool_connections_max,
-            on_connect=connected.set,
         )
         stack.push_async_callback(pool.close)
         broker = await connect_broker(
@@ -376,7 +374,7 @@ async def _serve(process: ServiceProcess) -> None:
         process.health.add_database(pool)
         process.health.add_broker(broker)
         shard_count = await _shard_count(pool, settings.organization_id)
-        await Authority(process, broker, pool, key, shard_count, connected=connected).run()
+        await Authority(process, broker, pool, key, shard_count).run()
 
 
 def run() -> int:

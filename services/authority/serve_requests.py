@@ -36,7 +36,14 @@ from contracts.rejection import Code, Rejection, reject
 from contracts.signature import SigningKey
 from services.authority.encode_answer import encode_rejection
 from services.authority.provision_delivery import retire_deliveries
-from services.authority.read_request import ReadRequest, ReadTrust, read_request, registry_not_trusted
+from services.authority.read_request import (
+    ReadRequest,
+    ReadTrust,
+    history_doubted,
+    read_request,
+    registry_not_trusted,
+    verify_request,
+)
 from services.authority.serve_acknowledgement import serve_acknowledgement
 from services.authority.serve_heads import serve_heads
 from services.authority.serve_keys import serve_keys
@@ -203,54 +210,52 @@ class _Desk:
 
     async def replay(self, raw: bytes) -> Struct | Rejection:
         """A page of a Group or of a shard."""
-        request = await self._gate(raw, (replay_request,))
-        if isinstance(request, Rejection):
-            return request
-        async with self._pool.connection() as connection:
-            return await self._replay(connection, request)
-
-    async def _replay(self, connection: AsyncConnection[Any], request: ReadRequest) -> Struct | Rejection:
-        actor = request.reader.actor
-        match request.payload:
-            case GroupReplay() as asked:
-                return await serve_group_replay(connection, self._organization_id, actor, asked)
-            case ShardReplay() as asked:
-                return await serve_shard_replay(connection, self._organization_id, actor, asked)
-            case _:
-                raise AssertionError(f"{type(request.payload).__name__} passed the gate of replay")
+        return await self._read(raw, (replay_request,))
 
     async def acknowledge(self, raw: bytes) -> Struct | Rejection:
         """A durable Cursor reported."""
-        request = await self._gate(raw, (acknowledge_request,))
-        if isinstance(request, Rejection):
-            return request
-        assert isinstance(request.payload, Acknowledge)  # noqa: S101 - the gate let this kind alone through
-        async with self._pool.connection() as connection:
-            return await serve_acknowledgement(connection, self._organization_id, request.reader.actor, request.payload)
+        return await self._read(raw, (acknowledge_request,))
 
     async def query(self, raw: bytes) -> Struct | Rejection:
         """Heads, Memberships or keys."""
-        request = await self._gate(raw, (heads_request, memberships_request, keys_request))
-        if isinstance(request, Rejection):
-            return request
+        return await self._read(raw, (heads_request, memberships_request, keys_request))
+
+    async def _read(self, raw: bytes, kinds: tuple[str, ...]) -> Struct | Rejection:
+        """Gate and answer on one connection: whose word it is was examined (RULE-16)."""
+        verified = await verify_request(self._pool, self._trust, raw)
+        if isinstance(verified, Rejection):
+            return verified
+        async with self._pool.connection() as connection:
+            request = await read_request(connection, self._trust, verified, kinds)
+            if isinstance(request, Rejection):
+                return request
+            if not isinstance(request.payload, Memberships):
+                return await self._answer(connection, request)
+        # Delivery is provisioned at the broker, which may take seconds: no connection is held for it.
+        return await serve_memberships(self._nc, self._pool, self._organization_id, request.reader, request.payload)
+
+    async def _answer(self, connection: AsyncConnection[Any], request: ReadRequest) -> Struct | Rejection:
+        organization_id, actor = self._organization_id, request.reader.actor
         match request.payload:
+            case GroupReplay() as asked:
+                return await serve_group_replay(connection, organization_id, actor, asked)
+            case ShardReplay() as asked:
+                return await serve_shard_replay(connection, organization_id, actor, asked)
+            case Acknowledge() as asked:
+                return await serve_acknowledgement(connection, organization_id, actor, asked)
             case Heads() as asked:
-                async with self._pool.connection() as connection:
-                    return await serve_heads(connection, self._organization_id, request.reader.actor, asked)
-            case Memberships() as asked:
-                return await serve_memberships(self._nc, self._pool, self._organization_id, request.reader, asked)
+                return await serve_heads(connection, organization_id, actor, asked)
             case Keys() as asked:
-                async with self._pool.connection() as connection:
-                    return await serve_keys(
-                        connection, self._organization_id, self._signing_key(), request.action_id, asked
-                    )
+                return await serve_keys(connection, organization_id, self._signing_key(), request.action_id, asked)
             case _:
-                raise AssertionError(f"{type(request.payload).__name__} passed the gate of queries")
+                raise AssertionError(f"{type(request.payload).__name__} is answered elsewhere")
 
     async def session(self, raw: bytes) -> Struct | Rejection:
         """One step of the handshake; a new session ends the delivery of those before it."""
         if self._trust.registry_fault() is not None:
             return registry_not_trusted()
+        if self._trust.history.fault is not None:
+            return history_doubted()
         return await serve_session(self._pool, self._organization_id, raw, self._open_and_retire)
 
     async def _open_and_retire(self, agent_id: str, key_id: str) -> SessionOpened | Rejection:
@@ -266,9 +271,6 @@ class _Desk:
                 await retire_deliveries(self._nc, self._pool, self._organization_id, agent_id, session_epoch)
         except (BrokerError, TimeoutError) as fault:
             log.warning("deliveries_not_retired", agent_id=agent_id, error=str(fault) or type(fault).__name__)
-
-    async def _gate(self, raw: bytes, kinds: tuple[str, ...]) -> ReadRequest | Rejection:
-        return await read_request(self._pool, self._trust, raw, kinds)
 
 
 def _encoded(answer: Struct | Rejection) -> bytes:

@@ -4,7 +4,7 @@ The timeouts travel as connection options; in production the database roles carr
 loses session settings.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
@@ -95,19 +95,12 @@ async def open_pool(
     maximum: int,
     timeouts: Timeouts = default_timeouts,
     wait: bool = True,
-    on_connect: Callable[[], None] | None = None,
 ) -> Pool:
     """Open a pool of `minimum` to `maximum` autocommit connections; close it with `await pool.close()`.
 
     Raises `PoolTimeout` when the first connections cannot be opened within `pool_wait_seconds` (not with
     `wait=False`, which opens in the background). A connection found broken is replaced before it is handed out.
-    `on_connect` is called for each new connection.
     """
-
-    async def tell(_: Connection) -> None:
-        if on_connect is not None:
-            on_connect()
-
     pool: Pool = AsyncConnectionPool(
         connection_string(url, name=name, timeouts=timeouts),
         kwargs={"autocommit": True, "prepare_threshold": 2},
@@ -120,7 +113,6 @@ async def open_pool(
         max_idle=pool_idle_seconds,
         reconnect_timeout=pool_reconnect_seconds,
         check=AsyncConnectionPool.check_connection,
-        configure=tell,
     )
     try:
         await pool.open(wait=wait, timeout=pool_wait_seconds)

@@ -8,7 +8,6 @@ from typing import Any
 
 import psycopg
 import pytest
-from msgspec import json as msgspec_json
 
 from contracts import subjects
 from contracts.command import history_resume
@@ -16,7 +15,6 @@ from contracts.epochs import counter_bits, epoch_floor
 from contracts.event import history_resumed
 from contracts.identifiers import ShardId
 from contracts.rejection import Code
-from contracts.reply import encode_receipt
 from ops.bench.workload import group_name, signed_command
 from ops.embedded.operating_user import operating_user
 from ops.embedded.postgres_server import PostgresServer
@@ -26,7 +24,6 @@ from ops.verify.verify_log import LogVerifier
 from services.authority.accept_transition import resume_groups
 from services.authority.broker_consumers import BrokerConsumers
 from services.authority.examine_history import examine_history
-from services.authority.guard_history import HistoryGuard, OnFailover
 from services.process.broker import connect as connect_broker
 from services.process.database import connect
 from tests.authority_rig import InProcessAuthority, authority_on, creation, post, refusal_of, rows, run_sql, verified
@@ -163,7 +160,7 @@ async def test_in_doubt_nothing_but_the_decision_is_accepted(
     """RULE-16: a Command waits, retryable; a Receipt is still told; the decision ends the doubt."""
     accepted = post(organization)
     await authority.receipt(accepted)
-    authority.office.history_fault = "the database lost commits"
+    authority.office.history.fault = "the database lost commits"
     waiting = refusal_of(await authority.answer(post(organization)))
     assert (waiting.code, waiting.retryable) == (Code.BACKPRESSURE, True)
     await authority.receipt(accepted)
@@ -207,57 +204,22 @@ async def make_stream(broker: Any, organization_id: str, shard_id: ShardId, inca
     assert "error" not in json.loads(answer.data)
 
 
-@pytest.mark.parametrize(
-    ("on_failover", "held"), [(OnFailover.HOLD, True), (OnFailover.TRUST, False), (OnFailover.RESUME, False)]
-)
-async def test_a_failover_is_decided_beforehand(
-    authority: InProcessAuthority,
-    organization: Organization,
-    database_url: str,
-    nats_url: str,
-    on_failover: OnFailover,
-    held: bool,
-) -> None:
-    """RULE-16: on a later timeline the authority holds, trusts synchronous replication, or resumes by itself."""
-    broker = await connect_broker(nats_url, name="test-guard")
-
-    async def submit(raw: bytes) -> bytes:
-        return encode_receipt(msgspec_json.encode(await authority.receipt(raw)))
-
-    guard = HistoryGuard(
-        authority.office,
-        authority.pool,
-        BrokerConsumers(broker),
-        submit,
-        connected=asyncio.Event(),
-        on_failover=on_failover,
-    )
-    running = asyncio.create_task(guard.run(lambda: None))
-    try:
-        connection = await guard.admit(await authority.connected())
-        await connection.close()
-        assert authority.office.history_fault is None
-        await run_sql(
-            database_url,
-            "CREATE OR REPLACE FUNCTION weavehold_timeline() RETURNS integer LANGUAGE sql AS 'SELECT 9'",
-        )
-        connection = await guard.admit(await authority.connected())
-        await connection.close()
-        async with asyncio.timeout(60):
-            while (authority.office.history_fault is not None) is not held:
-                await asyncio.sleep(0.05)
-        assert len(await incarnations(database_url)) == (2 if on_failover is OnFailover.RESUME else 1)
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        await broker.close()
-
-
 async def test_incarnations_are_immutable(database_url: str, organization: Organization) -> None:
     """RULE-16: what an incarnation was founded on is never rewritten."""
     del organization
     with pytest.raises(psycopg.errors.RestrictViolation):
         await run_sql(database_url, "UPDATE incarnation SET timeline = 9")
+
+
+async def test_an_earlier_schema_does_not_forget_an_incarnation(
+    authority: InProcessAuthority, organization: Organization, database_url: str
+) -> None:
+    """RULE-17: without its base, epochs that were granted in it would be granted again; so there is no way back."""
+    await authority.receipt(resumption(organization, organization.incarnation))
+    down = Path("ops/migrations/0006_incarnations.sql").read_text().split("-- migrate:down\n")[1]
+    with pytest.raises(psycopg.errors.RaiseException, match="resumed in a new incarnation"):
+        await run_sql(database_url, down)
+    assert len(await incarnations(database_url)) == 2
 
 
 async def test_a_real_recovery_is_another_timeline(
