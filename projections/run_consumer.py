@@ -107,6 +107,11 @@ class ConsumerRun:
         """Ask the provider again, and compare heads: Memberships changed, or something looks wrong."""
         self._refresh.set()
 
+    def _doubt(self) -> None:
+        """Who may not read may have no delivery left either: a replaced session hears nothing and is told nothing."""
+        self._attempts += 1
+        self.refresh()
+
     async def run(self) -> None:
         """Keep the projections at the head of what is delivered, until cancelled.
 
@@ -134,6 +139,7 @@ class ConsumerRun:
                 self._source,
                 self._repairs,
                 meet=self._meet,
+                refused=self._doubt,
                 announced=self._announced,
             )
             self._tasks.create_task(self._supervise(), name="provision-delivery")
@@ -212,8 +218,7 @@ class ConsumerRun:
                     await self._notice(delivery, delivered)
         except ConsumerGone as fault:
             _log.warning("consumer_gone", stream=delivery.stream, consumer=delivery.consumer, reason=str(fault))
-            self._attempts += 1
-            self.refresh()
+            self._doubt()
         finally:
             await pull.close()
 

@@ -45,11 +45,12 @@ class HeadWatch:
         repairs: Repairs,
         *,
         meet: Callable[[str], None],
+        refused: Callable[[], None],
         announced: bool = True,
     ) -> None:
         """Judges every head for each of `projections`; listens only where heads are `announced` to this client.
 
-        `meet` is told the incarnation of each head.
+        `meet` is told the incarnation of each head; `refused` hears that the source does not answer this client.
         """
         self._client = client
         self._organization_id = organization_id
@@ -57,6 +58,7 @@ class HeadWatch:
         self._source = source
         self._repairs = repairs
         self._meet = meet
+        self._refused = refused
         self._listens = announced
         self._subscriptions: dict[str, Subscription] = {}
         self._announced: dict[str, Cursor] = {}
@@ -128,6 +130,8 @@ class HeadWatch:
                 heads = {head.group_id: place_of(head) for head in await self._source.heads(part)}
             except (HistoryUnavailable, HistoryRefused) as fault:
                 _log.warning("heads_not_compared", reason=str(fault))
+                if isinstance(fault, HistoryRefused):
+                    self._refused()
                 return False
             for projection in self._projections:
                 for group_id in part:

@@ -49,7 +49,7 @@ look_seconds: Final = 0.5
 """Seconds between two looks at a Group: never more often than twice a second."""
 refusals_max: Final = 12
 """Refusals in a row after which the Mission is given up: something is wrong that looking again does not mend."""
-_moved_on_codes: Final = frozenset({Code.INVALID_STATE_TRANSITION, Code.REVISION_CONFLICT})
+_moved_on_codes: Final = frozenset({Code.INVALID_STATE_TRANSITION, Code.REVISION_CONFLICT, Code.AUTH_STALE_COORDINATOR})
 """Refusals that mean that the Group has moved on since the last look."""
 
 

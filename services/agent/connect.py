@@ -3,7 +3,7 @@
 `Client` gathers signing, sending and reading, and knows how to build a refused Command anew: it corrects its clock
 after expired freshness, reads its Memberships again after a stale epoch, and, if it may, opens its next session after
 the last one was replaced. A Worker may not: there a replaced session ends every execution lease, so the whole Worker
-has to begin anew.
+has to begin anew. A Coordinator's epoch stands in the intent: whoever made that hears when it is stale.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -32,7 +32,14 @@ from services.agent.send_command import (
     freshness_expired,
     send_command,
 )
-from services.agent.sign_command import Epochs, Intent, SignedCommand, current_time, sign_command
+from services.agent.sign_command import (
+    Epochs,
+    Intent,
+    SignedCommand,
+    current_time,
+    sign_command,
+    signed_membership_epoch,
+)
 from services.process import broker
 from services.process.settings import BrokerCredentials
 
@@ -176,9 +183,9 @@ class Client:
             self._follow_clock(refusal.occurred_at)
             return True
         if refusal.code is Code.MEMBERSHIP_STALE:
-            before = self.epochs(group_id).membership
             await self.memberships()
-            return self.epochs(group_id).membership != before
+            # Compared with what was signed: another call may have read them again since.
+            return self.epochs(group_id).membership != signed_membership_epoch(refused)
         if refusal.code is Code.AUTH_STALE_SESSION and self._reopens and self.key.principal.type is ActorType.AGENT:
             await self.open_session()
             return True

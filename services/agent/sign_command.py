@@ -52,6 +52,10 @@ class SignedCommand(Struct, frozen=True, kw_only=True):
     raw: bytes
 
 
+class _Carried(Struct, frozen=True, rename="camel"):
+    membership_epoch: MembershipEpoch | None = None
+
+
 def current_time(offset: timedelta = timedelta(0)) -> str:
     """The local clock plus `offset` as protocol time."""
     return format_timestamp(datetime.now(UTC) + offset)
@@ -106,6 +110,11 @@ def sign_command(
     }
     document.update({name: value for name, value in optional.items() if value is not None})
     return SignedCommand(action_id=action, kind=intent.kind, issued_at=issued, raw=sign_document(document, key, issued))
+
+
+def signed_membership_epoch(command: SignedCommand) -> MembershipEpoch | None:
+    """The Membership Epoch that a Command carries."""
+    return msgspec.json.decode(command.raw, type=_Carried).membership_epoch
 
 
 def _epoch_members(kind: str, actor: ActorType, epochs: Epochs) -> dict[str, int | None]:

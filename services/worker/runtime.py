@@ -20,7 +20,7 @@ from contracts.timestamps import parse_timestamp
 from projections.store import ProjectionStore
 from projections.work_queue.read_queue import QueueOffer
 from services.agent.read_history import Unavailable
-from services.agent.send_command import ReplyFault, RetryPolicy
+from services.agent.send_command import ReplyFault, RetryPolicy, stale_epoch_codes
 from services.agent.sign_command import Intent
 from services.process.logs import get_log
 from services.worker.artifact_store import ArtifactFault
@@ -174,7 +174,8 @@ class Runtime:
         try:
             receipt = await self._means.steps.take(step, accept_policy)
         except StepNotTaken as fault:
-            if fault.code is not None:
+            # A stale epoch says nothing about the offer: it is answered under the next one.
+            if fault.code is not None and fault.code not in stale_epoch_codes:
                 self._judged.add(offer.offer_id)
             raise
         self._judged.add(offer.offer_id)

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from contracts.payloads.requests import GroupHead
 from ops.embedded.broker_server import BrokerServer
 from ops.embedded.postgres_server import PostgresServer
+from projections.history import HistoryRefused
 from projections.store import Fork
 from services.process.broker import connect
 from tests.builders import BuiltEvent, test_incarnation
@@ -18,7 +20,7 @@ from tests.consumer_rig import Stream, reached, shard, until, until_killed
 from tests.history_double import HistoryDouble, restored_incarnation
 from tests.integration import refill_process
 from tests.integration.test_consumer_behaviour import World, one, two
-from tests.mission_history import mission_history
+from tests.mission_history import extend_history, mission_history, more_messages
 from tests.simulation.ledger import Ledger
 from tests.store_kinds import SqliteFiles, store_kinds
 from tests.unit.test_settle_fork import ids, restored
@@ -221,3 +223,26 @@ async def test_killed_inside_the_refill(
         [*ids(first), *ids(new[30:])],
         ids(second),
     )
+
+
+async def test_a_refused_comparison_asks_for_the_delivery_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """RULE-18, RULE-25: nothing is delivered and no hint came; who may not read any more asks where it stands."""
+    world.bounds = replace(world.bounds, heads_seconds=0.3)
+    async with world.running():
+        await consumed(world)
+        asked = world.provider.asked
+
+        async def refuse(_group_ids: Sequence[str]) -> Sequence[GroupHead]:
+            raise HistoryRefused("AUTH_STALE_SESSION: open a new session")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(world.source, "heads", refuse)
+            await until(lambda: _asked_again(world, asked))
+        history = mission_history(one)
+        more = extend_history(history, one, more_messages(1, 1))[len(history) :]
+        world.source.add(more)
+        await world.settle()
+
+
+async def _asked_again(world: World, times: int) -> bool:
+    return world.provider.asked > times
