@@ -67,7 +67,8 @@ class ReadExtension(Protocol):
 class Upcaster(Struct, frozen=True):
     """One step of one kind: from a payload of version `reads` to one of the next.
 
-    `apply` is pure and changes nothing in what it is given. Raises ValueError or LookupError for another shape.
+    `apply` is pure and changes nothing in what it is given. What it raises says that the payload has another shape:
+    ValueError, LookupError, TypeError or AttributeError, whatever reading that shape ends in.
     """
 
     kind: str
@@ -104,6 +105,14 @@ class EventContracts:
         """The current version of a kind; None for an unknown one."""
         return self._versions.get(kind)
 
+    def marks(self, kind: str) -> dict[str, Any]:
+        """The extensions that say the current version of a kind, as JSON: none for the first, nor for an unknown kind.
+
+        Whoever signs an Event with a payload of the current version adds them.
+        """
+        version = self._versions.get(kind, first_version)
+        return {} if version == first_version else {contract_extension: contract_mark(version)}
+
     def upcast(self, kind: str, version: int, payload: Mapping[str, Any]) -> JsonObject:
         """The payload of one version as one of the current version.
 
@@ -116,7 +125,7 @@ class EventContracts:
         for step in self._steps.get(kind, ())[version - first_version :]:
             try:
                 brought_up = step.apply(brought_up)
-            except (ValueError, LookupError, TypeError) as fault:
+            except (ValueError, LookupError, TypeError, AttributeError) as fault:
                 raise EventUnread(f"this {kind} is none of contract version {step.reads}: {fault}") from fault
         return brought_up
 

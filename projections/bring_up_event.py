@@ -19,14 +19,14 @@ def bring_up_event(event: LoggedEvent, consumer: Consumer, contracts: EventContr
     A kind that is unknown here comes as it stands to a consumer of all kinds; one that names it reads its first
     version. Raises EventUnread for what must not be read.
     """
-    version = contract_version(event.kind, event.extensions)
     current = contracts.current(event.kind)
+    if current is None and consumer.kinds is None:
+        return event
+    version = contract_version(event.kind, event.extensions)
+    if version == (current or first_version):
+        return event
     if current is None:
-        if consumer.kinds is not None and version > first_version:
-            raise ContractUnknown(event.kind, version, first_version)
-        return event
-    if version == current:
-        return event
+        raise ContractUnknown(event.kind, version, first_version)
     payload = contracts.upcast(event.kind, version, parse_strict(bytes(event.payload), event_bytes_max))
     return replace(event, payload=Raw(canonical_bytes(payload)))
 

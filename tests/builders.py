@@ -25,6 +25,7 @@ from contracts.command import Command, creation_kinds, organization_scoped_kinds
 from contracts.cursor import EventMark
 from contracts.documents.common import Actor, ActorType
 from contracts.event import Event, organization_scoped_event_kinds
+from contracts.event_contracts import event_contracts
 from contracts.identifiers import GroupSequence
 from contracts.signature import SigningKey, sign_document
 from contracts.timestamps import format_timestamp, parse_timestamp
@@ -132,12 +133,14 @@ def build_event(
     occurred_at: str | None = None,
     actor: Actor | None = None,
     aggregate_revision: int | None = None,
+    extensions: Mapping[str, Any] | None = None,
     **members: Any,
 ) -> BuiltEvent:
     """The Event after `previous` (the first of its Group without one), accepted and signed by `key`.
 
-    `members` are further envelope members by their camelCase names. Organization-scoped kinds leave Group, sequence
-    and revision out of the document; pass `group_id=""` for them.
+    `extensions` stand beside that of the history; without them the Event is of the current contract version of its
+    kind. `members` are further envelope members by their camelCase names. Organization-scoped kinds leave Group,
+    sequence and revision out of the document; pass `group_id=""` for them.
     """
     sequence = (previous.sequence if previous else 0) + 1
     previous_hash = previous.chain_hash if previous else chain_start(organization_id, group_id)
@@ -153,7 +156,10 @@ def build_event(
         "occurredAt": occurred,
         "payload": dict(payload),
         "acceptedBy": _actor(key.principal),
-        "extensions": {history_extension: _history(incarnation, previous_hash, event_id)},
+        "extensions": {
+            history_extension: _history(incarnation, previous_hash, event_id),
+            **(event_contracts.marks(kind) if extensions is None else extensions),
+        },
     }
     if kind not in organization_scoped_event_kinds:
         document |= {

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from contracts.canonical import signing_bytes
 from contracts.chain import SigningHash, chain_next, chain_start, history_extension, history_extension_version
+from contracts.event_contracts import event_contracts
 from contracts.signature import SigningKey, sign_document
 from contracts.timestamps import format_timestamp, parse_timestamp
 
@@ -44,7 +45,8 @@ def sign_history(group_id: str, count: int, key: SigningKey) -> list[bytes]:
             "acceptedBy": {"type": key.principal.type.value, "id": key.principal.id},
             "commandHash": f"sha256:{secrets.token_hex(32)}",
             "extensions": {
-                history_extension: {"version": history_extension_version, "critical": False, "data": history}
+                history_extension: {"version": history_extension_version, "critical": False, "data": history},
+                **event_contracts.marks(kind),
             },
         }
         if "workItemId" in payload:

@@ -23,7 +23,7 @@ from contracts.documents.common import Actor
 from contracts.event_contracts import event_contracts
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.signature import SigningKey
-from contracts.upcasting import EventContracts, contract_extension, contract_mark, first_version
+from contracts.upcasting import EventContracts
 from services.authority.decision import EventDraft
 from services.process.unique import random_bytes
 
@@ -135,13 +135,10 @@ class EventAppender:
             "occurredAt": origin.occurred_at,
             "payload": draft.payload,
             "acceptedBy": self._accepted_by,
-            "extensions": {history_extension: _extension(history)},
+            "extensions": {history_extension: _extension(history), **self._contracts.marks(draft.kind)},
         }
         if origin.consulted:
             document["extensions"][decision_extension] = _extension(origin.consulted)
-        version = self._contracts.current(draft.kind) or first_version
-        if version > first_version:
-            document["extensions"][contract_extension] = contract_mark(version)
         if origin.command_hash is not None:
             document["commandHash"] = hash_text(origin.command_hash)
         if draft.conversation_id is not UNSET:

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from msgspec import json as msgspec_json
 
 from contracts.command import session_open
+from contracts.event import Event
+from contracts.event_contracts import current_payload
 from contracts.identifiers import SessionEpoch
 from contracts.rejection import Rejection
 from contracts.reply import decode_reply
@@ -44,6 +46,6 @@ class SessionOpener:
         asked = {"organization_id": self._organization_id, "event_id": reply.events[0].event_id}
         async with self._pool.connection() as connection:
             [(raw,)] = await (await connection.execute(sql.read_event, asked, binary=True)).fetchall()
-        event = msgspec_json.decode(raw)
-        epoch = SessionEpoch(event["payload"]["sessionEpoch"])
-        return SessionOpened(session_epoch=epoch, opened_at=event["occurredAt"])
+        event = msgspec_json.decode(raw, type=Event)
+        epoch = SessionEpoch(current_payload(event)["sessionEpoch"])
+        return SessionOpened(session_epoch=epoch, opened_at=event.occurred_at)

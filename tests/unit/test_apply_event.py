@@ -289,18 +289,6 @@ async def test_a_snapshot_reader_cannot_write(store: SqliteStore) -> None:
 
 def _with_extension(previous: BuiltEvent, extensions: dict[str, object]) -> Arrival:
     """The next Event, with one more extension beside its history."""
-    plain = build_event("message.posted", {"message": {}}, authority_key, group_id=group, previous=previous.mark)
-    assert isinstance(plain.event.extensions, dict)
-    history = {
-        name: {"version": each.version, "critical": each.critical, "data": each.data}
-        for name, each in plain.event.extensions.items()
-    }
-    marked = build_event(
-        "message.posted",
-        {"message": {}},
-        authority_key,
-        group_id=group,
-        previous=previous.mark,
-        extensions=history | extensions,
-    )
+    place = {"group_id": group, "previous": previous.mark, "extensions": extensions}
+    marked = build_event("message.posted", {"message": {}}, authority_key, **place)
     return read_arrival(marked.raw)
