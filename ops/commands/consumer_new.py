@@ -49,3 +49,4 @@ def _show(console: Console, made: Made) -> None:
     suite = "tests/integration/test_consumer_behaviour.py"
     console.print(line(f"Test it:  pytest tests/unit/test_{made.name}.py {suite} -k {made.name}"))
     console.print(line(f"See it:   weavehold up, then weavehold consumer rows {made.name}"))
+    console.print(line("Keep it:  python -m tests.histories.record --digests, once its rows are as you want them"))
