@@ -16,6 +16,7 @@ from contracts.signature import SigningKey
 from ops.bench.workload import create_mission, group_name, register_agent, signed_command
 from ops.init import Organization
 from ops.verify.finding import Report
+from ops.verify.verify_incarnations import verify_incarnations
 from ops.verify.verify_keys import verify_keys
 from ops.verify.verify_log import LogVerifier
 from ops.verify.verify_receipts import verify_receipts
@@ -196,7 +197,9 @@ async def verified(url: str, organization: Organization) -> Report:
     report = Report()
     connection = await connect(url, name="verify")
     try:
-        await LogVerifier(connection, organization.organization_id, report).verify()
+        log = LogVerifier(connection, organization.organization_id, report)
+        await log.verify()
+        await verify_incarnations(connection, organization.organization_id, log.ends, report)
         await verify_receipts(connection, organization.organization_id, report)
         await verify_state(connection, organization.organization_id, report)
         await verify_keys(connection, organization.organization_id, report)

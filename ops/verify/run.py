@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 
 from ops.projection_place import ProjectionPlace
 from ops.verify.finding import Report
+from ops.verify.verify_incarnations import verify_incarnations
 from ops.verify.verify_keys import verify_keys
 from ops.verify.verify_log import LogVerifier
 from ops.verify.verify_projections import verify_projections
@@ -42,7 +43,9 @@ async def verify_all(
         connection = await connect(database_url, name="weavehold-verify", timeouts=Timeouts(statement=0))
         stack.push_async_callback(connection.close)
         progress("log")
-        await LogVerifier(connection, organization_id, report).verify()
+        log = LogVerifier(connection, organization_id, report)
+        await log.verify()
+        await verify_incarnations(connection, organization_id, log.ends, report)
         progress("receipts")
         await verify_receipts(connection, organization_id, report)
         progress("state")

@@ -34,7 +34,8 @@ sql = load(__package__)
 class LogVerifier:
     """Walks one shard's log after another and remembers where each Group's chain stands.
 
-    Holds one chain hash per Group and, of the shard it walks, one number per Event.
+    Holds one chain hash per Group and, of the shard it walks, one number per Event. `ends` are then the last positions
+    of each shard's log in each incarnation.
     """
 
     def __init__(self, connection: AsyncConnection[Any], organization_id: str, report: Report) -> None:
@@ -43,6 +44,7 @@ class LogVerifier:
         self._asked = {"organization_id": organization_id, "rows_max": page_rows_max}
         self._organization_id = organization_id
         self._report = report
+        self.ends: dict[tuple[int, str], int] = {}
         self._heads: dict[str, tuple[int, ChainHash]] = {}
         self._ordinals: dict[str, int] = {}
         self._stands_in: dict[str, str] = {}
@@ -62,6 +64,7 @@ class LogVerifier:
                 if row[0] != expected:
                     self._find("log", row, f"shard {shard_id} goes from position {expected - 1} to {row[0]}")
                 expected = row[0] + 1
+                self.ends[shard_id, row[1]] = row[0]
                 if row[2] not in groups:
                     self._find("log", row, f"the Group is not registered in shard {shard_id}")
                 event = self._event(row)

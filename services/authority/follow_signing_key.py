@@ -81,7 +81,7 @@ class SigningKeyFollower:
             [row] = await (await connection.execute(sql.read_signing_key, asked, binary=True)).fetchall()
         *registered, now, judged_at = row
         if registered[0] is None:
-            return f"key {key.key_id} is not registered"
+            return f"key {key.key_id} is not registered here; `weavehold init` registers the key at hand"
         found = registered_key(registered)
         if (found.principal, found.public_key) != (key.principal, key.public_key):
             return f"key {key.key_id} is registered otherwise"

@@ -20,10 +20,12 @@ from ops.embedded.operating_user import operating_user
 from ops.embedded.postgres_server import PostgresServer
 from ops.init import Organization, initialize
 from ops.verify.finding import Report
+from ops.verify.verify_incarnations import verify_incarnations
 from ops.verify.verify_log import LogVerifier
 from services.authority.accept_transition import resume_groups
 from services.authority.broker_consumers import BrokerConsumers
 from services.authority.examine_history import examine_history
+from services.authority.judge_batch import SigningKeyRefused
 from services.process.broker import connect as connect_broker
 from services.process.database import connect
 from tests.authority_rig import InProcessAuthority, authority_on, creation, post, refusal_of, rows, run_sql, verified
@@ -139,6 +141,26 @@ async def test_two_operators_open_one(
     assert again.details == {"current": (await incarnations(database_url))[-1][0]}
 
 
+async def test_a_restore_to_before_the_key_was_rotated(
+    authority: InProcessAuthority, organization: Organization, database_url: str
+) -> None:
+    """RULE-16, TRU-2: the database does not know the key that signs now; init binds it, then the decision passes."""
+    key = organization.keys.authority
+    await run_sql(
+        database_url,
+        "SET session_replication_role = replica",
+        f"DELETE FROM signing_key WHERE key_id = '{key.key_id}'",
+    )
+    decision = resumption(organization, organization.incarnation)
+    with pytest.raises(SigningKeyRefused):
+        await authority.answer(decision)
+    async with await connect(database_url, name="init") as connection:
+        again = await initialize(connection, name=organization.name, keys_directory=organization.keys_directory)
+    assert [made for made in again.created if key.key_id in made]
+    await authority.receipt(resumption(organization, organization.incarnation))
+    assert len(await incarnations(database_url)) == 2
+
+
 async def test_who_may_decide(authority: InProcessAuthority, organization: Organization, database_url: str) -> None:
     """RULE-16: the operator; nobody else, in no other Group, and not with nonsense."""
     payload = {"incarnation": organization.incarnation, "reason": "restored"}
@@ -251,6 +273,38 @@ async def test_a_real_recovery_is_another_timeline(
     finally:
         await broker.close()
         await asyncio.to_thread(recovering.stop)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        ("UPDATE incarnation SET epoch_base = epoch_base + 1 WHERE ordinal = 2", "what the signed Event says"),
+        ("UPDATE incarnation SET reason = 'nothing' WHERE ordinal = 2", "what the signed Event says"),
+        ("UPDATE incarnation SET event_id = 'urn:uuid:none' WHERE ordinal = 2", "is not in the log"),
+        (
+            "UPDATE incarnation SET event_id = (SELECT min(event_id) FROM event_log) WHERE ordinal = 2",
+            "cannot be read",
+        ),
+        ("UPDATE incarnation SET parent = 'x' WHERE ordinal = 2", "the one before it is"),
+        ("UPDATE incarnation SET epoch_base = 5 WHERE ordinal = 1", "it is the first one"),
+        ("UPDATE incarnation_fork SET position = position + 1 WHERE shard_id = 1", "its log says"),
+    ],
+)
+async def test_verification_compares_incarnations_with_their_events(
+    authority: InProcessAuthority, organization: Organization, database_url: str, change: str, found: str
+) -> None:
+    """RULE-17, NEW-5: base, parent, reason and forks stand in a signed Event or follow from the log."""
+    await authority.receipt(resumption(organization, organization.incarnation))
+    await authority.receipt(creation(organization, 5))
+    await verified(database_url, organization)
+    await run_sql(database_url, "SET session_replication_role = replica", change)
+    report = Report()
+    async with await connect(database_url, name="verify") as connection:
+        log = LogVerifier(connection, organization.organization_id, report)
+        await log.verify()
+        await verify_incarnations(connection, organization.organization_id, log.ends, report)
+    assert {finding.check for finding in report.findings} == {"incarnations"}
+    assert found in report.findings[0].message
 
 
 async def test_verification_sees_a_history_that_changes_silently(
