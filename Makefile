@@ -4,11 +4,13 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
+# Without bytecode every start of a process compiles all it imports anew, which takes longer than to start it.
+unexport PYTHONDONTWRITEBYTECODE
 
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --root-user-action=ignore --no-compile
 ARGS ?=
 
 .PHONY: help demo up test check fault bench promises format lock clean
