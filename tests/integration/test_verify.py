@@ -5,15 +5,22 @@ import os
 import sqlite3
 import subprocess
 import sys
+from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 
 import nats
 import pytest
+from rich.console import Console
 
 from contracts import subjects
-from contracts.cursor import cursor_start
+from contracts.chain import ChainHash
+from contracts.cursor import EventMark, cursor_start
 from contracts.identifiers import GroupSequence, ShardId
+from contracts.timestamps import format_timestamp
+from contracts.upcasting import contract_extension, contract_mark
 from ops.bench.workload import group_name
+from ops.commands.verify import described, show
 from ops.init import Organization
 from ops.verify.finding import Finding, Report
 from ops.verify.run import verify_all
@@ -24,6 +31,7 @@ from projections.rebuild import rebuild
 from projections.store.sqlite import SqliteStore
 from services.process.database import connect
 from tests.authority_rig import authority_on, post, rows, run_sql, with_groups
+from tests.builders import BuiltEvent, build_event, insert_history
 
 untriggered = tuple(
     f"ALTER TABLE {table} DISABLE TRIGGER ALL" for table in ("event_log", "signing_key", "key_validity", "admission")
@@ -183,6 +191,53 @@ async def test_what_stands_beside_the_log_is_compared_too(
     """NEW-4, TRU-2, TRU-4: Receipts' words, times, names, admissions, shards and keys agree with what was signed."""
     await run_sql(database_url, *untriggered, statement)
     assert check in {finding.check for finding in await findings(database_url, history)}
+
+
+newer = "message.posted of contract version 2 cannot be read: this version of Weavehold reads it up to 1"
+unknown = "unknown critical extension urn:test:extension:unheard 1.0.0; run a version of Weavehold that reads it"
+
+
+async def test_what_a_later_version_wrote_is_counted_or_named(database_url: str, history: Organization) -> None:
+    """PRJ-5: an unknown kind is counted and no finding; a contract that must not be read is named with its place."""
+    [(shard, position, incarnation, sequence, chain_hash)] = await rows(
+        database_url,
+        "SELECT shard_id, (SELECT max(position) FROM event_log beside WHERE beside.shard_id = log.shard_id), "
+        "incarnation, sequence, chain_hash FROM event_log log WHERE group_id = %s ORDER BY sequence DESC LIMIT 1",
+        group_name(0),
+    )
+    head = EventMark(incarnation, group_name(0), GroupSequence(sequence), ChainHash(b""), ChainHash(bytes(chain_hash)))
+    key, now = history.keys.authority, format_timestamp(datetime.now(UTC))
+    unheard = {"version": "1.0.0", "critical": True, "data": None}
+    planted: list[BuiltEvent] = []
+    for kind, extensions in (
+        ("ext.future.weather.observed", {}),
+        ("ext.future.weather.observed", {contract_extension: contract_mark(3)}),
+        ("group.archived", {}),
+        ("message.posted", {contract_extension: contract_mark(2)}),
+        ("ext.future.weather.observed", {"urn:test:extension:unheard": unheard}),
+    ):
+        place = {"group_id": group_name(0), "incarnation": incarnation, "previous": head, "occurred_at": now}
+        planted.append(build_event(kind, {}, key, **place, extensions=extensions))
+        head = planted[-1].mark
+    async with await connect(database_url, name="plant", autocommit=False) as connection:
+        await insert_history(connection, shard, planted, position + 1)
+    report = await verify_all(database_url, history.organization_id)
+    assert described(report)["passedOver"] == {"ext.future.weather.observed": 3, "group.archived": 1}
+    assert [
+        (finding.group_id, finding.sequence, finding.message)
+        for finding in report.findings
+        if finding.check == "contracts"
+    ] == [
+        (group_name(0), sequence + 4, f"{newer}; run one that reads message.posted 2"),
+        (group_name(0), sequence + 5, f"ext.future.weather.observed has the {unknown}"),
+    ]
+    # Chain and signatures are verified all the same; of the state it is only said that it cannot be folded.
+    assert {finding.check for finding in report.findings} == {"contracts", "state"}
+    [state] = [finding.message for finding in report.findings if finding.check == "state"]
+    assert newer in state
+    shown = Console(width=200, record=True, file=StringIO())
+    show(shown, report)
+    assert "passed over: 3 of ext.future.weather.observed, which this version does not know" in shown.export_text()
 
 
 moved = "UPDATE admission SET trusted_accepted_at = trusted_accepted_at {} WHERE document_kind = '{}'"
