@@ -162,12 +162,13 @@ class LogVerifier:
 
     def _contract(self, event: Event, row: tuple[Any, ...]) -> None:
         """Of a kind and version that is read here; an Event of an unknown kind is counted as passed over."""
-        if event_contracts.current(event.kind) is None:
-            self._report.pass_over(event.kind)
         try:
             current_payload(event)
         except EventUnread as fault:
             self._find("contracts", row, str(fault))
+        else:
+            if event_contracts.current(event.kind) is None:
+                self._report.pass_over(event.kind)
 
     def _find(self, check: str, row: tuple[Any, ...], message: str) -> None:
         where = {"group_id": row[2] or None, "sequence": row[3], "position": row[0]}
