@@ -17,6 +17,7 @@ from contracts.document_kinds import DocumentKind
 from contracts.event import Event, agent_card_registered, session_opened
 from contracts.payloads.registry import event_payloads
 from contracts.service_principals import authority
+from contracts.timestamps import instant
 from contracts.verification import Verified, verify_document
 from ops.embedded.postgres_server import PostgresServer
 from projections.listing import listed_consumers
@@ -76,6 +77,9 @@ def test_a_history_proves_itself(recorded: Recorded) -> None:
         assert isinstance(verified, Verified), verified
         assert verified.principal == authority
         event = msgspec.json.decode(raw, type=Event)
+        key = keys.resolve(verified.key_id)
+        assert key is not None
+        assert key.covers(instant(event.occurred_at))
         group_id, history = str(event.group_id), event.history
         start = Head(history.incarnation, 0, chain_start(recorded.proof.organization_id, group_id).hex())
         before = reached.get(group_id, start)
