@@ -37,6 +37,7 @@ commands: Final = {
     "usage": "Show budgets, what is reserved of them, and what came of the work",
     "cursor": "Show how far everyone is in every Group",
     "consumer": "Make, list, verify and rebuild projections",
+    "quarantine": "See Groups that stand before an Event, try again, or skip it",
     "db": "See what each process may do in the database, make logins",
     "nats": "Provision the broker: accounts, keys, permissions, TLS",
     "incarnation": "After a restore or failover: see, and decide how history goes on",

@@ -29,6 +29,7 @@ from projections.bring_up_event import bring_up_event, is_passed_over
 from projections.consumer import Consumer, Statement
 from projections.group_run import ApplyRules, GroupRun, Question
 from projections.proof import SignatureProof
+from projections.quarantine import Clock, may_pass, nothing_skipped, reason_of, skipped_by_group
 from projections.store import (
     AppliedEvent,
     ProjectionStore,
@@ -70,11 +71,13 @@ class KeysUnknown(Exception):
 class Applied(Struct):
     """What became of a batch. `cursors` are those that moved; `ahead` are the Events beyond a gap.
 
-    `passed_over` are those of the applied ones whose kind nobody here knows (PRJ-5).
+    `passed_over` are those of the applied ones whose kind nobody here knows (PRJ-5), `skipped` those that somebody
+    decided to skip (DUR-5).
     """
 
     applied: int = 0
     passed_over: int = 0
+    skipped: int = 0
     duplicates: int = 0
     cursors: list[Cursor] = field(default_factory=list)
     ahead: list[Arrival] = field(default_factory=list)
@@ -86,6 +89,7 @@ class Applied(Struct):
         """Take in what became of a later batch."""
         self.applied += other.applied
         self.passed_over += other.passed_over
+        self.skipped += other.skipped
         self.duplicates += other.duplicates
         self.cursors += other.cursors
         self.ahead += other.ahead
@@ -113,7 +117,7 @@ async def apply_events(
         return await store.transaction(lambda transaction: _apply(transaction, store, arrivals, rules, note))
     except StatementRefused as fault:
         if len(arrivals) == 1:
-            return await _stop_at(store, arrivals[0], str(fault), note)
+            return await _stop_at(store, _stop(arrivals[0], reason_of(fault)), rules.clock, note)
     # A key may age meanwhile: with half of the batch committed it is too late to ask.
     rules = replace(rules, asks_first=False)
     middle = len(arrivals) // 2
@@ -123,11 +127,11 @@ async def apply_events(
 
 
 async def resume_stopped(store: ProjectionStore) -> None:
-    """Let every stopped Group be tried again, by a version that may understand more: it is behind its known head."""
+    """Forget which Groups are quarantined, in a store that is nobody's own and is filled once more."""
 
     def resume(transaction: Transaction) -> None:
-        for stop in transaction.stops():
-            transaction.resume(stop.group_id)
+        for each in transaction.quarantined():
+            transaction.end_quarantine(each.stop.group_id)
 
     await store.transaction(resume)
 
@@ -139,7 +143,9 @@ def _apply(
     rules: ApplyRules,
     note: DeliveryNote,
 ) -> Applied:
-    stopped = {stop.group_id for stop in transaction.stops()}
+    # Before the skips: whoever skips an Event lets its Group go on in the same transaction.
+    quarantined = {each.stop.group_id: each for each in transaction.quarantined()}
+    skipped = skipped_by_group(transaction.skips())
     silences = transaction.silences()
     runs: dict[str, GroupRun] = {}
     for arrival in arrivals:
@@ -147,8 +153,9 @@ def _apply(
         run = runs.get(group_id)
         if run is None:
             visible_after = rules.visible_after.get(group_id, GroupSequence(0))
-            run = GroupRun(group_id, transaction.cursor(group_id), visible_after, group_id in stopped)
+            run = GroupRun(group_id, transaction.cursor(group_id), visible_after, quarantined.get(group_id))
             run.silent_until = silences.get(group_id)
+            run.skipped = skipped.get(group_id, nothing_skipped)
             runs[group_id] = run
         run.meet(transaction, arrival, store.organization_id)
     if rules.asks_first and rules.proof is not None:
@@ -180,10 +187,10 @@ def _apply_run(
         run.drop_next()
         applied.unproven.append(Unproven(run.group_id, run.reaches, doubt.reason, doubt.for_now))
     intents_after = (run.silent_until or 0) if rules.keep_intents else None
-    statements, intents, stop = _evolve(consumer, run.next, rules.contracts, intents_after)
+    statements, intents, stop = _evolve(consumer, run, rules.contracts, intents_after)
     if stop is not None:
         run.cut_next(stop.sequence)
-        transaction.stop(stop)
+        transaction.stop(stop, rules.clock())
         applied.stops.append(stop)
     transaction.run(statements)
     transaction.run(intents)
@@ -195,6 +202,9 @@ def _apply_run(
             transaction.end_silence(run.group_id)
         transaction.remember(run.group_id, [_remembered(arrival) for arrival in run.next[-remembered_pairs_max:]])
         applied.applied += len(run.next)
+        if run.quarantined is not None and stop is None and after.sequence >= run.quarantined.stop.sequence:
+            transaction.end_quarantine(run.group_id)
+        applied.skipped += sum(map(run.skips, run.next))
         applied.passed_over += sum(is_passed_over(each.event, consumer, rules.contracts) for each in run.next)
         applied.cursors.append(after)
     if run.reaches > run.reached:
@@ -205,19 +215,21 @@ def _apply_run(
 
 
 def _evolve(
-    consumer: Consumer, arrivals: Iterable[Arrival], contracts: EventContracts, intents_after: int | None
+    consumer: Consumer, run: GroupRun, contracts: EventContracts, intents_after: int | None
 ) -> tuple[list[Statement], list[Statement], Stop | None]:
     """The statements of a run up to the first Event that cannot be understood, and why the Group stops there.
 
-    Intents are those of Events with a sequence above `intents_after`; None for none at all.
+    Whatever the consumer raises is a property of the Event, except what may pass. Intents are those of Events with a
+    sequence above `intents_after`; None for none at all.
     """
     statements: list[Statement] = []
     intents: list[Statement] = []
     kinds = consumer.kinds
-    for arrival in arrivals:
+    for arrival in run.next:
+        if run.skips(arrival):
+            continue
         event = arrival.event
         concerns = kinds is None or event.kind in kinds
-        reason = None
         complete = len(statements), len(intents)
         try:
             require_understood(event.kind, event.extensions)
@@ -226,14 +238,20 @@ def _evolve(
                 statements += consumer.evolve(event)
                 if intents_after is not None and arrival.mark.sequence > intents_after:
                     intents += consumer.intents(event)
-        except (ValueError, LookupError, TypeError) as fault:
+        except Exception as fault:
+            if may_pass(fault):
+                raise
             del statements[complete[0] :], intents[complete[1] :]
             unread = isinstance(fault, EventUnread)
             reader = f"{consumer.name} version {consumer.version} cannot read this {event.kind}"
-            reason = str(fault) if unread else f"{reader}: {fault}"
-        if reason is not None:
-            return statements, intents, Stop(event.group_id, arrival.mark.sequence, event.event_id, reason)
+            reason = reason_of(fault) if unread else f"{reader}: {reason_of(fault)}"
+            return statements, intents, _stop(arrival, reason)
     return statements, intents, None
+
+
+def _stop(arrival: Arrival, reason: str) -> Stop:
+    mark, event = arrival.mark, arrival.event
+    return Stop(mark.group_id, mark.sequence, event.event_id, mark.chain_hash, event.kind, reason)
 
 
 def _remembered(arrival: Arrival) -> AppliedEvent:
@@ -247,12 +265,11 @@ def _keep_note(transaction: Transaction, note: DeliveryNote) -> None:
         transaction.move_position(note.position)
 
 
-async def _stop_at(store: ProjectionStore, arrival: Arrival, reason: str, note: DeliveryNote) -> Applied:
+async def _stop_at(store: ProjectionStore, stop: Stop, clock: Clock, note: DeliveryNote) -> Applied:
     """Stop one Group before an Event whose rows the store refuses."""
-    stop = Stop(arrival.mark.group_id, arrival.mark.sequence, arrival.event.event_id, reason)
 
     def keep(transaction: Transaction) -> None:
-        transaction.stop(stop)
+        transaction.stop(stop, clock())
         transaction.note_head(stop.group_id, stop.sequence)
         _keep_note(transaction, note)
 

@@ -11,7 +11,7 @@ an upsert is named with its table.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -20,6 +20,9 @@ from projections.arrival import LoggedEvent
 type Value = str | int | bytes | None
 """What a column of a projection holds; the same in every store."""
 type Row = tuple[Value, ...]
+
+default_owner: Final = "operator"
+"""Who answers for a consumer whose author names nobody else."""
 
 
 def text(value: str) -> str:
@@ -43,6 +46,11 @@ class Consumer(Protocol):
     @property
     def name(self) -> str:
         """Lower-case words joined by `_`; every table's name begins with it."""
+        ...
+
+    @property
+    def owner(self) -> str:
+        """Who is asked when one of its Groups is quarantined (DUR-5): a team, a person, a role; free text, one line."""
         ...
 
     @property
@@ -80,7 +88,8 @@ class Consumer(Protocol):
 
         Their order counts within a table; statements that name different tables may change places.
 
-        Raises ValueError for an Event that cannot be understood; its Group then stops there, and no other.
+        Raises ValueError for an Event that cannot be understood; its Group is then quarantined there, and no other.
+        So it is for whatever else is raised, except what may pass by itself (`projections.quarantine.may_pass`).
         """
         ...
 

@@ -5,13 +5,14 @@ transaction of the live store:
 
     fence: a new edition, so that every writer of the present one is refused from then on
     check: each Group's green Cursor is at or beyond the live one, on the history that the authority has now;
-           at it, where the consumer has intents: what only green has applied would bring none, ever
-    copy:  rows, Cursor, remembered Events and stop of each Group; a fork that was found is recorded with it
+           at it, where the consumer has intents: what only green has applied would bring none, ever;
+           and green has passed over the same Events that live has to (DUR-5)
+    copy:  rows, Cursor, remembered Events and quarantine of each Group; a fork that was found is recorded with it
     commit
 
-Live stays what is the live version's own: intents and their tables, known heads, positions, forks, counters, tables of
-others in the same file. Files are not renamed: a live process and its readers keep their handles, a Worker its journal
-in the same file, and a snapshot begun before shows the old rows to its end.
+Live stays what is the live version's own: intents and their tables, known heads, positions, forks, decisions, counters,
+tables of others in the same file. Files are not renamed: a live process and its readers keep their handles, a Worker
+its journal in the same file, and a snapshot begun before shows the old rows to its end.
 
 What a crash leaves behind:
 
@@ -50,13 +51,15 @@ class Standing(Enum):
     """On a history that the authority no longer has; this is put on record with the exchange."""
     AHEAD = "ahead"
     """It has more Events than the rebuilt one, which must be brought there first."""
+    SKIPPING_OTHERS = "skipping others"
+    """Other Events of it are passed over (DUR-5): the rebuilt one must be replayed with the same ones."""
     UNPROVEN = "unproven"
     """Whether it is on the same history has to be asked."""
 
     def may_be_exchanged(self, *, keeps_intents: bool = False) -> bool:
         """Whether nothing is lost by taking the rebuilt rows; `keeps_intents` is true of a consumer that has some."""
         catching_up = self in (Standing.ABSENT, Standing.BEHIND) and keeps_intents
-        return self not in (Standing.AHEAD, Standing.UNPROVEN) and not catching_up
+        return self not in (Standing.AHEAD, Standing.SKIPPING_OTHERS, Standing.UNPROVEN) and not catching_up
 
 
 class Judged(Struct, frozen=True):
@@ -101,6 +104,8 @@ def exchange_groups(
 
 
 def _standing(transaction: ExchangeTransaction, group_id: str, judged: Judged) -> Standing:
+    if transaction.skips_differ(group_id):
+        return Standing.SKIPPING_OTHERS
     live, green = transaction.cursor(group_id), transaction.green_cursor(group_id)
     fork = judged.forks.get(group_id)
     if live is not None and fork is not None and fork.seen == live and (green is not None or fork.found.sequence == 0):

@@ -12,7 +12,8 @@ from contracts.identifiers import GroupSequence
 from contracts.upcasting import EventContracts
 from projections.arrival import Arrival
 from projections.proof import SignatureProof
-from projections.store import Transaction
+from projections.quarantine import Clock, Skipped, nothing_skipped, wall_clock
+from projections.store import Quarantined, Transaction
 
 
 class ApplyRules(Struct, frozen=True):
@@ -21,7 +22,7 @@ class ApplyRules(Struct, frozen=True):
     `visible_after` gives, for a late member, the sequence that its history begins after (RULE-23); 0 where absent.
     Without `proof` Events are trusted as the source or broker gave them. `keep_intents` is off in a rebuild. With
     `asks_first` nothing is applied while a key by which a run is judged has to be learned. `contracts` are the Event
-    kinds that are known, each at the version in which its payloads are read (PRJ-5).
+    kinds that are known, each at the version in which its payloads are read (PRJ-5). `clock` says when a Group failed.
     """
 
     visible_after: Mapping[str, GroupSequence] = MappingProxyType({})
@@ -29,6 +30,7 @@ class ApplyRules(Struct, frozen=True):
     keep_intents: bool = True
     asks_first: bool = False
     contracts: EventContracts = event_contracts
+    clock: Clock = wall_clock
 
 
 class Question(Struct, frozen=True):
@@ -46,8 +48,10 @@ class Question(Struct, frozen=True):
 class GroupRun:
     """Events of one Group as they are met. `before` is the stored Cursor, `cursor` the one after `next`."""
 
-    def __init__(self, group_id: str, before: Cursor | None, visible_after: GroupSequence, stopped: bool) -> None:
-        """Begin at the stored Cursor; a `stopped` Group only notes how far its history reaches."""
+    def __init__(
+        self, group_id: str, before: Cursor | None, visible_after: GroupSequence, quarantined: Quarantined | None
+    ) -> None:
+        """Begin at the stored Cursor; a `quarantined` Group that stands only notes how far its history reaches."""
         self.group_id = group_id
         self.before = before
         self.cursor = before
@@ -58,8 +62,11 @@ class GroupRun:
         self.reaches = GroupSequence(0)
         self.silent_until: GroupSequence | None = None
         """Up to here its Events bring no intents (RULE-22)."""
+        self.quarantined = quarantined
+        self.skipped: Skipped = nothing_skipped
+        """Its Events that are passed over (DUR-5)."""
         self._visible_after = visible_after
-        self._held = stopped
+        self._held = quarantined is not None and quarantined.tried_at is None
 
     def meet(self, transaction: Transaction, arrival: Arrival, organization_id: str) -> None:
         """Classify the next Event of this Group."""
@@ -104,6 +111,10 @@ class GroupRun:
         if sequence >= first:
             return self.next[sequence - first].mark.chain_hash
         return transaction.remembered(self.group_id, sequence)
+
+    def skips(self, arrival: Arrival) -> bool:
+        """Whether an Event is passed over: it is the very one that somebody decided on, of the same history."""
+        return (arrival.mark.sequence, arrival.mark.chain_hash) in self.skipped
 
     def drop_next(self) -> None:
         """Take nothing of what came next."""

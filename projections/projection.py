@@ -12,6 +12,7 @@ from projections.arrival import Arrival
 from projections.gap_buffer import GapBuffer
 from projections.group_run import ApplyRules
 from projections.proof import SignatureProof
+from projections.quarantine import Clock, wall_clock
 from projections.store import ProjectionStore
 
 
@@ -34,14 +35,19 @@ class Projection:
         store: ProjectionStore,
         proof: SignatureProof | None = None,
         on_applied: Callable[[Applied], None] | None = None,
+        on_quarantined: Callable[[int, int], None] | None = None,
+        clock: Clock = wall_clock,
     ) -> None:
         """With `proof` the newest Event of each run must carry a valid signature of the authority.
 
-        `on_applied` is called after each commit, before anything is acknowledged to the broker.
+        `on_applied` is called after each commit, before anything is acknowledged to the broker; `on_quarantined` from
+        time to time with how many Groups stand, and how many are tried again since it was called last.
         """
         self.store = store
+        self.clock = clock
         self.proof = proof
         self._on_applied = on_applied
+        self._on_quarantined = on_quarantined
         self.buffer = GapBuffer()
         self.progress = Progress()
         self.visible_after: Mapping[str, GroupSequence] = {}
@@ -76,7 +82,7 @@ class Projection:
 
         Keys that are not known yet are asked for first; Events whose keys remain unknown are not proven for now.
         """
-        rules = ApplyRules(self.visible_after, self.proof, keep_intents, asks_first=True)
+        rules = ApplyRules(self.visible_after, self.proof, keep_intents, asks_first=True, clock=self.clock)
         try:
             return await self._apply(arrivals, rules, note)
         except KeysUnknown as unknown:
@@ -93,6 +99,11 @@ class Projection:
         if self._on_applied is not None:
             self._on_applied(applied)
         return applied
+
+    def note_quarantined(self, standing: int, tried: int) -> None:
+        """Tell how many Groups stand, and how many more are tried again."""
+        if self._on_quarantined is not None:
+            self._on_quarantined(standing, tried)
 
     async def reopen(self) -> None:
         """Go on with the rows that the store holds now: what waited for a gap in others comes again."""

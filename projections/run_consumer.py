@@ -23,16 +23,18 @@ from nats.aio.client import Client
 from contracts.identifiers import ShardId, ShardPosition, token
 from contracts.payloads.requests import Delivery
 from projections.acknowledge import acknowledge_periodically
-from projections.apply_event import Applied, DeliveryNote, resume_stopped
+from projections.apply_event import Applied, DeliveryNote
 from projections.delivered import Delivered, read_delivered
 from projections.delivery import Acknowledger, DeliveryProvider, DeliveryUnavailable, Provisioned
 from projections.history import HistoryBroken, HistoryRefused, HistorySource, HistoryUnavailable, ShardHistory
 from projections.projection import Projection
 from projections.pull import ConsumerGone, PullBounds, PullConsumer
+from projections.quarantine import pause_seconds
 from projections.repairs import Repairs, RepairTimes
 from projections.shard_holes import AnotherIncarnation, catch_up, receive_unfiltered
 from projections.store import EditionReplaced, StreamPosition
 from projections.watch_heads import HeadWatch
+from projections.watch_quarantine import QuarantineWatch, look_seconds_default
 from services.process.logs import get_log
 
 _log = get_log(__name__)
@@ -47,6 +49,8 @@ class RunBounds(Struct, frozen=True, kw_only=True):
     acknowledge_seconds: float = 2.0
     first_backoff_seconds: float = 0.25
     backoff_seconds_max: float = 10.0
+    quarantine_look_seconds: float = look_seconds_default
+    quarantine_pause_seconds: float = pause_seconds
 
     def backoff(self, attempt: int) -> float:
         """Seconds before attempt number `attempt` (from 0, which does not wait): exponential, bounded, full jitter."""
@@ -128,8 +132,6 @@ class ConsumerRun:
 
     async def _run_edition(self) -> None:
         """Run until a store's rows are others."""
-        for projection in self._projections:
-            await resume_stopped(projection.store)
         async with asyncio.TaskGroup() as self._tasks:
             self._repairs = Repairs(self._source, self._bounds.repair, self._tasks)
             self._watch = HeadWatch(
@@ -142,6 +144,13 @@ class ConsumerRun:
                 refused=self._doubt,
                 announced=self._announced,
             )
+            quarantine = QuarantineWatch(
+                self._projections,
+                self._repairs,
+                self._bounds.quarantine_look_seconds,
+                self._bounds.quarantine_pause_seconds,
+            )
+            self._tasks.create_task(quarantine.watch(), name="watch-quarantine")
             self._tasks.create_task(self._supervise(), name="provision-delivery")
             self._tasks.create_task(self._watch.judge_announcements(), name="judge-heads")
             self._tasks.create_task(self._watch.compare_periodically(self._bounds.heads_seconds), name="compare-heads")
@@ -263,7 +272,9 @@ class ConsumerRun:
             report("events_unproven", consumer=projection.name, group_id=unproven.group_id, reason=unproven.reason)
             self._repairs.reach(projection, unproven.group_id, unproven.reaches)
         for stop in applied.stops:
-            _log.error("group_stopped", consumer=projection.name, group_id=stop.group_id, reason=stop.reason)
+            place = {"group_id": stop.group_id, "sequence": stop.sequence, "event_id": stop.event_id}
+            owner = projection.store.consumer.owner
+            _log.error("group_quarantined", consumer=projection.name, owner=owner, reason=stop.reason, **place)
 
     def _meet(self, incarnation: str) -> None:
         """Something bears the name of an incarnation: of one never met before the authority is asked (RULE-18)."""

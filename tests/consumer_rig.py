@@ -28,6 +28,7 @@ from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.payloads.requests import Delivery, GroupHead
 from outbox_relay.stream import ShardStream, StreamLimits
 from projections.consumer import Consumer
+from projections.copy_skips import copy_skips
 from projections.delivery import DeliveredGroup, DeliveryUnavailable, Provisioned
 from projections.digest import GroupDigest, projection_digests
 from projections.projection import Projection
@@ -35,7 +36,7 @@ from projections.pull import PullBounds
 from projections.rebuild import rebuild
 from projections.repairs import RepairTimes
 from projections.run_consumer import ConsumerRun, RunBounds
-from projections.store import ProjectionStore
+from projections.store import Decision, ProjectionStore
 from projections.store.sqlite import SqliteStore
 from services.authority.broker_consumers import BrokerConsumers, StreamAbsent
 from tests.builders import BuiltEvent, test_incarnation, test_organization
@@ -50,6 +51,7 @@ bounds = RunBounds(
     acknowledge_seconds=0.1,
     first_backoff_seconds=0.05,
     backoff_seconds_max=0.5,
+    quarantine_look_seconds=0.1,
 )
 
 patient = replace(bounds, repair=replace(bounds.repair, gap_wait_seconds=10))
@@ -244,9 +246,11 @@ async def rebuilt(
     consumer: Consumer,
     source: HistoryDouble,
     visible_after: dict[str, GroupSequence],
+    skips: Sequence[Decision] = (),
 ) -> tuple[GroupDigest, ...]:
-    """The digests of the same projection rebuilt from the source into a fresh store."""
+    """The digests of the same projection rebuilt from the source into a fresh store, which passes over `skips`."""
     store = await open_store(path, consumer)
+    await copy_skips(store, skips)
     fresh = Projection(store)
     fresh.visible_after = visible_after
     await rebuild(fresh, source, sorted(source.groups))

@@ -30,6 +30,7 @@ from ops.output import JsonOption, print_result
 from ops.projection_file import NotAProjection
 from ops.projection_place import ProjectionPlace, place_called, projection_places
 from ops.running_stack import database_access
+from ops.who_and_why import who_and_why
 from projections.store import ForkAcknowledgement
 from services.process.database import connect
 
@@ -38,8 +39,6 @@ groups_shown_max: Final = 1_000
 """Groups that one call lists."""
 lost_shown_max: Final = 12
 """Lost Events of one fork that people are shown; all of them come with --json."""
-acknowledgement_characters_max: Final = 1_000
-"""Characters of an acknowledgement."""
 
 app = typer.Typer(
     add_completion=False, rich_markup_mode=None, no_args_is_help=True, help="How far everyone is in every Group."
@@ -121,12 +120,7 @@ def forks(
 
 def _acknowledgement(text: str) -> ForkAcknowledgement:
     """Who and why. Raises UsageFault."""
-    who, _, why = (part.strip() for part in text.partition(": "))
-    if not (who and why) or len(text) > acknowledgement_characters_max or not text.isprintable():
-        raise UsageFault(
-            f'--acknowledge takes "WHO: WHY" in one line of at most {acknowledgement_characters_max} characters, such '
-            'as "ada: restored the dump of 02:00, customers told"'
-        )
+    who, why = who_and_why("--acknowledge", text, "ada: restored the dump of 02:00, customers told")
     return ForkAcknowledgement(who, why, format_timestamp(datetime.now(UTC)))
 
 

@@ -9,7 +9,7 @@ from ops.projection_file import NotAProjection
 from ops.projection_place import ProjectionPlace, open_place
 from projections.consumer import Consumer
 from projections.digest import rows_digest
-from projections.store import AppliedEvent
+from projections.store import AppliedEvent, Decision
 
 
 class LiveVersion(Struct, frozen=True):
@@ -46,6 +46,15 @@ def read_digests(place: ProjectionPlace, group_ids: Collection[str]) -> dict[str
             if cursor is not None:
                 found[group_id] = (cursor, rows_digest(opened.snapshot, opened.consumer, group_id))
     return found
+
+
+def read_skips(place: ProjectionPlace) -> list[Decision]:
+    """The Events that a projection passes over (DUR-5). Raises NotAProjection.
+
+    Read after its rows they are all that count for these: what is skipped lies beyond the Cursor at that moment.
+    """
+    with open_place(place) as opened:
+        return opened.snapshot.skips()
 
 
 def read_remembered(place: ProjectionPlace, group_id: str) -> list[AppliedEvent]:

@@ -21,7 +21,7 @@ from contracts.cursor import Cursor
 from contracts.identifiers import organization_shard
 from ops.command_fault import CommandFault
 from ops.consumers.green import HeldGreen, RebuildRuns, green_beside
-from ops.consumers.live_version import LiveVersion, read_digests, read_live, read_remembered
+from ops.consumers.live_version import LiveVersion, read_digests, read_live, read_remembered, read_skips
 from ops.consumers.rebuild_progress import Progress, Tell
 from ops.consumers.steady_history import SteadyHistory
 from ops.cursor_report import cursors_in_page_max, read_groups
@@ -29,6 +29,7 @@ from ops.projection_file import NotAProjection
 from ops.projection_place import ProjectionPlace
 from ops.verify.verify_projections import visible_after
 from projections.apply_event import resume_stopped
+from projections.copy_skips import copy_skips
 from projections.digest import rows_digest
 from projections.exchange_groups import ExchangeRefused, Judged, Standing, compare_cursors, exchange_groups
 from projections.history import HistoryBroken, HistoryRefused, HistoryUnavailable
@@ -182,7 +183,11 @@ class _Rebuild:
         self._projection.visible_after = dict(self._projection.visible_after) | starts
 
     async def _replay(self, group_ids: Sequence[str], events: int) -> None:
-        """Bring the green version of these Groups to their heads, telling how far it is after each page."""
+        """Bring the green version of these Groups to their heads, telling how far it is after each page.
+
+        What is skipped in the live version by now is skipped here.
+        """
+        await copy_skips(self._projection.store, await asyncio.to_thread(read_skips, self._place))
         history = self._means.history
         done, fetched_before, began = 0, history.events, time.monotonic()
 

@@ -1,7 +1,8 @@
 """A live projection against a replay of the log up to its own Cursors: digests first, then row by row (NEW-4).
 
-The digest of a Group and its Cursor come from one snapshot, so that its process may go on meanwhile. The rows of a
-Group whose digest differs are read once more, with the Cursor that they then have, and the replay is brought there.
+The replay passes over the Events that the live version has to (DUR-5). The digest of a Group and its Cursor come from
+one snapshot, so that its process may go on meanwhile. The rows of a Group whose digest differs are read once more, with
+the Cursor that they then have, and the replay is brought there.
 """
 
 import asyncio
@@ -12,11 +13,12 @@ from msgspec import Struct
 from psycopg import AsyncConnection
 
 from contracts.cursor import Cursor
-from ops.consumers.live_version import read_digests, read_live
+from ops.consumers.live_version import read_digests, read_live, read_skips
 from ops.consumers.row_differences import RowDifference, keyed_rows, row_differences
 from ops.cursor_report import judge_cursors
 from ops.projection_place import ProjectionPlace, open_place
 from ops.verify.verify_projections import replay_beside, replay_to
+from projections.copy_skips import copy_skips
 from projections.digest import rows_digest
 from projections.history import HistoryBroken
 from projections.projection import Projection
@@ -66,7 +68,8 @@ async def verify_consumer(
     verdicts: list[GroupVerdict] = []
     found: list[RowDifference] = []
     count = 0
-    async with replay_beside(live.consumer, organization_id) as replayed:
+    skips = await asyncio.to_thread(read_skips, place)
+    async with replay_beside(live.consumer, organization_id, skips) as replayed:
         for group_id, (cursor, digest) in digests.items():
             replay, problem = None, problems.get(group_id)
             if problem is None:
@@ -118,6 +121,8 @@ async def _differences(
     with open_place(place) as opened:
         cursor = opened.snapshot.cursor(group_id)
         live = keyed_rows(opened.snapshot, opened.consumer, group_id)
+        skips = opened.snapshot.skips()
+    await copy_skips(replayed.store, skips)
     if cursor is not None:
         await replay_to(replayed, connection, {group_id: cursor})
     consumer = replayed.store.consumer

@@ -21,10 +21,12 @@ from ops.projection_place import ProjectionPlace, open_place
 from ops.verify.finding import Finding, Report
 from ops.verify.verify_log import page_rows_max, sql
 from projections.consumer import Consumer
+from projections.copy_skips import copy_skips
 from projections.digest import GroupDigest, projection_digests
 from projections.history import HistoryBroken, HistoryRefused
 from projections.projection import Projection
 from projections.rebuild import rebuild
+from projections.store import Decision
 from projections.store.sqlite import SqliteStore
 
 
@@ -72,6 +74,7 @@ class _Live(Struct, frozen=True):
     consumer: Consumer
     cursors: dict[str, Cursor]
     digests: tuple[GroupDigest, ...]
+    skips: list[Decision]
 
 
 async def verify_projections(
@@ -106,7 +109,7 @@ async def _compare(
 ) -> None:
     place = live.place
     try:
-        async with replay_beside(live.consumer, organization_id) as replayed:
+        async with replay_beside(live.consumer, organization_id, live.skips) as replayed:
             await replay_to(replayed, connection, ends)
             rebuilt = await replayed.store.read(lambda transaction: projection_digests(transaction, live.consumer))
     except HistoryBroken as fault:
@@ -131,11 +134,14 @@ async def _compare(
 
 
 @asynccontextmanager
-async def replay_beside(consumer: Consumer, organization_id: str) -> AsyncIterator[Projection]:
-    """An empty projection in a file of its own, for the length of a block."""
+async def replay_beside(
+    consumer: Consumer, organization_id: str, skips: Sequence[Decision]
+) -> AsyncIterator[Projection]:
+    """An empty projection in a file of its own, which passes over `skips`, for the length of a block."""
     with tempfile.TemporaryDirectory(prefix="weavehold-verify-") as folder:
         store = await SqliteStore.open(Path(folder) / "replayed.sqlite", consumer, organization_id)
         try:
+            await copy_skips(store, skips)
             yield Projection(store)
         finally:
             await store.close()
@@ -149,12 +155,13 @@ async def replay_to(projection: Projection, connection: AsyncConnection[Any], en
 
 
 def _read(place: ProjectionPlace, organization_id: str) -> _Live:
-    """The Cursors and digests of a projection's file. Raises NotAProjection."""
+    """The Cursors, digests and skips of a projection. Raises NotAProjection."""
     with open_place(place) as opened:
         if opened.organization_id != organization_id:
             raise NotAProjection(f"{place} is a projection of {opened.organization_id or 'nobody'}, not ours")
         cursors = {cursor.group_id: cursor for cursor in opened.snapshot.cursors()}
-        return _Live(place, opened.consumer, cursors, projection_digests(opened.snapshot, opened.consumer))
+        digests = projection_digests(opened.snapshot, opened.consumer)
+        return _Live(place, opened.consumer, cursors, digests, opened.snapshot.skips())
 
 
 async def visible_after(

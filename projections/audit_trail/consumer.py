@@ -8,7 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from projections.arrival import LoggedEvent
 from projections.audit_trail.free_text import free_text
-from projections.consumer import Statement, Value, text
+from projections.consumer import Statement, Value, default_owner, text
 from services.process.statements import load
 
 
@@ -19,6 +19,7 @@ class AuditTrail:
     """
 
     name: Final = "audit_trail"
+    owner: Final = default_owner
     version: Final = 1
     variant: Final = ""
     kinds: Final = None

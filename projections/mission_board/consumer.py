@@ -10,7 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from contracts.epochs import epoch_floor
 from contracts.event import history_resumed
 from projections.arrival import LoggedEvent, Principal
-from projections.consumer import Statement, Value, text
+from projections.consumer import Statement, Value, default_owner, text
 from projections.state_changes import mission_state_after, work_item_state_after
 from services.process.statements import load
 
@@ -71,6 +71,7 @@ class MissionBoard:
     """A row per Mission, per WorkItem and per member. Decodes payloads only where the board shows something of them."""
 
     name: Final = "mission_board"
+    owner: Final = default_owner
     version: Final = 2
     variant: Final = ""
     kinds: Final = None

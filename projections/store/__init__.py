@@ -10,6 +10,7 @@ run anew after a fault, so it changes nothing but the store.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -50,12 +51,60 @@ class AppliedEvent(Struct, frozen=True, gc=False):
 
 
 class Stop(Struct, frozen=True):
-    """A Group that cannot go on at `sequence` until a version that understands the Event, or an operator, helps."""
+    """An Event that this version of the consumer cannot apply, and why: its Group cannot go on before it."""
 
     group_id: str
     sequence: GroupSequence
     event_id: str
+    chain_hash: ChainHash
+    kind: str
     reason: str
+
+
+class Quarantined(Struct, frozen=True):
+    """A Group that stands before an Event (DUR-5), and who answers for the consumer. Times are timestamps.
+
+    `attempts` counts how often the Event failed since the Group was released last, or at all. `tried_at` is when the
+    Group was let go on, until it is known what came of it; None while it stands.
+    """
+
+    stop: Stop
+    owner: str
+    version: int
+    first_failed_at: str
+    last_failed_at: str
+    attempts: int
+    tried_at: str | None
+
+
+class Verb(Enum):
+    """What somebody decided about a quarantined Group."""
+
+    RETRY = "retry"
+    """Try the Event again."""
+    RELEASE = "release"
+    """The cause is gone: try it again, and count attempts anew."""
+    SKIP = "skip"
+    """Pass this one Event over, for good."""
+
+
+class Decision(Struct, frozen=True):
+    """One decision about one Event of the history that `chain_hash` names: by whom, why, and when (a timestamp).
+
+    `version` is that of the consumer, `attempts` how often the Event had failed in it.
+    """
+
+    verb: Verb
+    group_id: str
+    sequence: GroupSequence
+    event_id: str
+    chain_hash: ChainHash
+    kind: str
+    version: int
+    attempts: int
+    who: str
+    why: str
+    at: str
 
 
 class Fork(Struct, frozen=True):
@@ -162,20 +211,47 @@ class Transaction(Protocol):
         """Groups known to reach beyond their Cursor, with the sequence that is known to exist."""
         ...
 
-    def stop(self, stop: Stop) -> None:
-        """Keep why a Group cannot go on."""
-        ...
-
-    def resume(self, group_id: str) -> None:
-        """Forget why a Group could not go on: it is tried again."""
+    def stop(self, stop: Stop, at: str) -> None:
+        """Quarantine a Group; when the same Event failed before, that is one more attempt."""
         ...
 
     def stops(self) -> list[Stop]:
-        """All Groups that cannot go on."""
+        """The Events before which Groups stand now."""
+        ...
+
+    def quarantined(self) -> list[Quarantined]:
+        """All quarantined Groups, those too that are being tried again."""
+        ...
+
+    def try_again(self, found: Quarantined, at: str, attempts: int) -> bool:
+        """Let a Group that stands go on, its attempts counted from `attempts`; False when it is not as `found`."""
+        ...
+
+    def end_quarantine(self, group_id: str) -> None:
+        """Forget that a Group was quarantined."""
+        ...
+
+    def decide(self, decision: Decision) -> None:
+        """Put a decision on record for good, also when the projection is discarded later."""
+        ...
+
+    def decisions(self) -> list[Decision]:
+        """All decisions on record, oldest first."""
+        ...
+
+    def skips(self) -> list[Decision]:
+        """Those that pass an Event over, oldest first."""
+        ...
+
+    def take_skips(self, skips: Sequence[Decision]) -> None:
+        """Replace all skips by those of another store of the same consumer."""
         ...
 
     def reset_group(self, group_id: str) -> None:
-        """Remove a Group's rows, Cursor, remembered Events, known head and stop. Its intents stay (RULE-22)."""
+        """Remove a Group's rows, Cursor, remembered Events, known head and quarantine.
+
+        Its intents and the decisions about it stay (RULE-22).
+        """
         ...
 
     def record_fork(self, fork: Fork) -> None:

@@ -16,15 +16,18 @@ creations: Final = (
     "create_projection_cursor",
     "create_projection_applied",
     "create_projection_known_head",
-    "create_projection_stop",
+    "create_projection_quarantine",
+    "create_projection_decision",
     "create_projection_silence",
     "create_projection_position",
     "create_projection_fork",
     "create_projection_counter",
 )
 """The statements that create them, each if its table is missing."""
-lasting_tables: Final = ("projection_fork", "projection_counter")
-"""What stays when the consumer's version changes: a report of something that no longer exists."""
+lasting_tables: Final = ("projection_fork", "projection_counter", "projection_decision")
+"""What stays when the consumer's version changes: reports of what no longer exists, and what somebody decided."""
+retired_tables: Final = ("projection_stop",)
+"""What stores of an earlier form hold and nothing reads any more: a Group that had stopped is simply tried again."""
 
 _words: Final = re.compile(r"\w+")
 

@@ -27,7 +27,7 @@ from psycopg import sql
 from projections.consumer import Consumer
 from projections.store import StoreReplaced
 from projections.store.exchange import ExchangeTransaction
-from projections.store.layout import Identity, check_names, creations, tables_of
+from projections.store.layout import Identity, check_names, creations, retired_tables, tables_of
 from projections.store.postgres_dialect import as_postgres
 from projections.store.postgres_session import Connection, HeldElsewhere, PostgresSession
 from projections.store.sql_transaction import Dialect, SqlTransaction
@@ -37,7 +37,19 @@ schema_characters_max: Final = 63
 """Characters of a name in PostgreSQL."""
 
 _sql: Final = {name: as_postgres(text) for name, text in load(__package__, "postgres").items()}
-_refusals: Final = (psycopg.IntegrityError, psycopg.DataError, psycopg.ProgrammingError)
+_refusing_classes: Final = ("0A", "21", "22", "23", "2F", "38", "39", "42", "44", "54", "P0")
+"""SQLSTATE classes of what is wrong with a statement or its values; 54 is a limit, such as that of an index's entry."""
+_not_allowed: Final = "42501"
+"""A right that the role lacks: the same for every Event."""
+
+
+def _refuses(fault: Exception) -> bool:
+    """Whether the statement or its values are at fault, and not the server, the connection or another session."""
+    if not isinstance(fault, psycopg.Error):
+        return isinstance(fault, OverflowError | UnicodeError)
+    if fault.sqlstate is None:
+        return isinstance(fault, psycopg.DataError | psycopg.ProgrammingError)
+    return fault.sqlstate[:2] in _refusing_classes and fault.sqlstate != _not_allowed
 
 
 def schema_of(consumer: Consumer, organization_id: str) -> str:
@@ -52,7 +64,7 @@ def schema_of(consumer: Consumer, organization_id: str) -> str:
 def postgres_dialect(consumer: Consumer, *, reorders: bool) -> Dialect:
     """How PostgreSQL takes the statements of the stores and of a consumer; who only reads reorders none."""
     statements = {name: as_postgres(text) for name, text in consumer.statements.items()}
-    return Dialect(_sql, statements, _refusals, tables_of(consumer) if reorders else {})
+    return Dialect(_sql, statements, _refuses, tables_of(consumer) if reorders else {})
 
 
 def enter_schema(connection: Connection, schema: str) -> None:
@@ -90,9 +102,26 @@ def exchange_schema[T](
     with connection.transaction():
         if not identity.made(connection.execute(_sql["read_meta"], {}).fetchone()):
             raise StoreReplaced(f"{live} was taken over by another version")
-        connection.execute(_sql["create_projection_edition"], {})
+        for creation in creations:
+            connection.execute(_sql[creation].encode(), {})
         qualifier = sql.Identifier(green).as_string(connection)
         return work(ExchangeTransaction(connection, identity.consumer, dialect, qualifier))
+
+
+def write_beside_schema[T](
+    connection: Connection, live: str, identity: Identity, work: Callable[[SqlTransaction], T]
+) -> T:
+    """Run `work` in one transaction on the live schema, beside the process that writes everything else there.
+
+    Its rows are not exchanged meanwhile. Raises what `work` raises, StoreReplaced when something else than `identity`
+    made the schema, and `psycopg.Error`.
+    """
+    enter_schema(connection, live)
+    with connection.transaction():
+        if not identity.made(connection.execute(_sql["read_meta"], {}).fetchone()):
+            raise StoreReplaced(f"{live} was taken over by another version")
+        connection.execute(_sql["hold_edition"], {})
+        return work(SqlTransaction(connection, identity.consumer, postgres_dialect(identity.consumer, reorders=False)))
 
 
 def drop_schema(connection: Connection, schema: str) -> None:
@@ -240,7 +269,7 @@ class PostgresStore:
         if not find_schema(connection, self.schema):
             connection.execute(sql.SQL(_sql["create_schema"]).format(schema=sql.Identifier(self.schema)))
         present = [str(name) for (name,) in connection.execute(_sql["list_tables"], {})]
-        for table in identity.outdated(self._found(connection), present):
+        for table in (*identity.outdated(self._found(connection), present), *retired_tables):
             connection.execute(sql.SQL(_sql["drop_table"]).format(table=sql.Identifier(table)))
         statements = [_sql[name] for name in (*creations, "create_projection_writer")]
         statements += [self._dialect.consumer[name] for name in self.consumer.tables.values()]

@@ -1,6 +1,6 @@
 """What every SQL store does inside a transaction: one wording of each statement, in the dialect that it is given."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -10,31 +10,35 @@ from msgspec import Struct
 from contracts.chain import ChainHash
 from contracts.cursor import Cursor
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
-from projections.consumer import Consumer, Row, Statement, Value
+from projections.consumer import Consumer, Row, Statement, Value, text
 from projections.store import (
     AppliedEvent,
     CursorMoved,
+    Decision,
     EditionReplaced,
     Fork,
     ForkAcknowledgement,
+    Quarantined,
     RecordedFork,
     StatementRefused,
     Stop,
     StreamPosition,
+    Verb,
     forks_kept_max,
     remembered_pairs_max,
 )
+from services.process.statements import StatementFault
 
 
 class Dialect(Struct, frozen=True):
-    """Statements as one kind of database takes them, by name, and how it says that it refuses one.
+    """Statements as one kind of database takes them, by name, and which of its faults refuse one for good.
 
     `table_of` gives the table of each of the consumer's statements that names only one; one without keeps its place.
     """
 
     store: Mapping[str, str]
     consumer: Mapping[str, str]
-    refusals: tuple[type[Exception], ...]
+    refuses: Callable[[Exception], bool]
     table_of: Mapping[str, str] = MappingProxyType({})
 
 
@@ -98,8 +102,14 @@ class SqlTransaction:
 
     def _run_batch(self, name: str, batch: Sequence[Mapping[str, Value]]) -> None:
         try:
-            self._connection.cursor().executemany(self._dialect.consumer[name], batch)
-        except self._dialect.refusals as fault:
+            statement = self._dialect.consumer[name]
+        except (KeyError, StatementFault) as fault:
+            raise StatementRefused(f"{self._consumer.name} has no statement {name}") from fault
+        try:
+            self._connection.cursor().executemany(statement, batch)
+        except Exception as fault:
+            if not self._dialect.refuses(fault):
+                raise
             raise StatementRefused(f"{self._consumer.name}: statement {name} was refused: {fault}") from fault
 
     def query(self, name: str, parameters: Mapping[str, Value]) -> list[Row]:
@@ -187,22 +197,52 @@ class SqlTransaction:
         """Groups known to reach beyond their Cursor."""
         return self._all("read_heads_ahead")
 
-    def stop(self, stop: Stop) -> None:
-        """Keep why a Group cannot go on."""
-        self._change("write_stop", **msgspec.structs.asdict(stop))
-
-    def resume(self, group_id: str) -> None:
-        """Forget why a Group could not go on."""
-        self._change("delete_stop", group_id=group_id)
+    def stop(self, stop: Stop, at: str) -> None:
+        """Quarantine a Group, or count one more attempt."""
+        whose = {"owner": text(self._consumer.owner), "version": self._consumer.version}
+        told = msgspec.structs.asdict(stop) | {"reason": text(stop.reason)}
+        self._change("write_quarantine", **told, **whose, at=at)
 
     def stops(self) -> list[Stop]:
-        """All Groups that cannot go on."""
-        return [Stop(*row) for row in self._all("read_stops")]
+        """The Events before which Groups stand now."""
+        return [each.stop for each in self.quarantined() if each.tried_at is None]
+
+    def quarantined(self) -> list[Quarantined]:
+        """All quarantined Groups, those too that are being tried again."""
+        return [_quarantined(row) for row in self._all("read_quarantine")]
+
+    def try_again(self, found: Quarantined, at: str, attempts: int) -> bool:
+        """Compare and set."""
+        expected = {"chain_hash": found.stop.chain_hash, "attempts_before": found.attempts}
+        group_id = found.stop.group_id
+        return self._change("try_again", group_id=group_id, at=at, attempts=attempts, **expected) == 1
+
+    def end_quarantine(self, group_id: str) -> None:
+        """Forget that a Group was quarantined."""
+        self._change("delete_quarantine", group_id=group_id)
+
+    def decide(self, decision: Decision) -> None:
+        """Put a decision on record."""
+        self._change("record_decision", **msgspec.structs.asdict(decision) | {"verb": decision.verb.value})
+
+    def decisions(self) -> list[Decision]:
+        """All decisions on record, oldest first."""
+        return [_decision(row) for row in self._all("read_decisions")]
+
+    def skips(self) -> list[Decision]:
+        """Those that pass an Event over."""
+        return [_decision(row) for row in self._all("read_skips", verb=Verb.SKIP.value)]
+
+    def take_skips(self, skips: Sequence[Decision]) -> None:
+        """Replace all skips."""
+        self._change("delete_decisions", verb=Verb.SKIP.value)
+        for skip in skips:
+            self.decide(skip)
 
     def reset_group(self, group_id: str) -> None:
-        """Remove all of a Group except its intents, forks and silence."""
+        """Remove all of a Group except its intents, forks, decisions and silence."""
         rebuilt = [table for table in self._consumer.tables if table not in self._consumer.intent_tables]
-        per_group = ("projection_cursor", "projection_applied", "projection_known_head", "projection_stop")
+        per_group = ("projection_cursor", "projection_applied", "projection_known_head", "projection_quarantine")
         for table in (*rebuilt, *per_group):
             self._execute(self._store["delete_rows"].format(table=table), {"group_id": group_id})
 
@@ -265,3 +305,13 @@ def _recorded_fork(row: Any) -> RecordedFork:
         noticed_at,
     )
     return RecordedFork(number, fork, None if at is None else ForkAcknowledgement(who, why, at))
+
+
+def _quarantined(row: Any) -> Quarantined:
+    group_id, sequence, event_id, chain_hash, kind, reason, *rest = row
+    return Quarantined(Stop(group_id, sequence, event_id, ChainHash(chain_hash), kind, reason), *rest)
+
+
+def _decision(row: Any) -> Decision:
+    verb, group_id, sequence, event_id, chain_hash, *rest = row
+    return Decision(Verb(verb), group_id, sequence, event_id, ChainHash(chain_hash), *rest)

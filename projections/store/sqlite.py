@@ -16,7 +16,7 @@ from typing import Final
 from projections.consumer import Consumer
 from projections.store import StoreReplaced
 from projections.store.exchange import ExchangeTransaction
-from projections.store.layout import Identity, check_names, creations, tables_of
+from projections.store.layout import Identity, check_names, creations, retired_tables, tables_of
 from projections.store.sql_transaction import Dialect, SqlTransaction
 from services.process.statements import load
 
@@ -26,7 +26,22 @@ cached_statements: Final = 256
 """Prepared statements kept per connection."""
 
 _sql: Final = load(__package__, "sqlite")
-_refusals: Final = (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, sqlite3.ProgrammingError)
+_refusals: Final = (
+    sqlite3.IntegrityError,
+    sqlite3.DataError,
+    sqlite3.InterfaceError,
+    sqlite3.ProgrammingError,
+    sqlite3.NotSupportedError,
+    OverflowError,
+    UnicodeError,
+)
+
+
+def _refuses(fault: Exception) -> bool:
+    """Whether the statement or its values are at fault, and not the file, the disk or another writer."""
+    if isinstance(fault, sqlite3.OperationalError):
+        return getattr(fault, "sqlite_errorcode", None) == sqlite3.SQLITE_ERROR
+    return isinstance(fault, _refusals)
 
 
 class SqliteTransaction(SqlTransaction):
@@ -36,7 +51,7 @@ class SqliteTransaction(SqlTransaction):
         self, connection: sqlite3.Connection, consumer: Consumer, table_of: Mapping[str, str] | None = None
     ) -> None:
         """Speak for `consumer` on a connection whose transaction has begun; who only reads gives no `table_of`."""
-        super().__init__(connection, consumer, Dialect(_sql, consumer.statements, _refusals, table_of or {}))
+        super().__init__(connection, consumer, Dialect(_sql, consumer.statements, _refuses, table_of or {}))
 
 
 class SqliteStore:
@@ -140,15 +155,31 @@ def exchange_file[T](live: Path, green: Path, identity: Identity, work: Callable
     """
     with closing(_connect(live)) as connection:
         connection.execute(_sql.attach_green, {"file": str(green)})
-        dialect = Dialect(_sql, identity.consumer.statements, _refusals)
+        dialect = Dialect(_sql, identity.consumer.statements, _refuses)
 
         def exchange() -> T:
             if not identity.made(_found(connection)):
                 raise StoreReplaced(f"{live} was taken over by another version")
-            connection.execute(_sql.create_projection_edition)
+            for creation in creations:
+                connection.execute(_sql[creation])
             return work(ExchangeTransaction(connection, identity.consumer, dialect, "green"))
 
         return _within(connection, _sql.begin, exchange)
+
+
+def write_beside[T](live: Path, identity: Identity, work: Callable[[SqliteTransaction], T]) -> T:
+    """Run `work` in one durable transaction on the live file, beside the process that writes everything else there.
+
+    Raises what `work` raises, StoreReplaced when something else than `identity` made the file, and `sqlite3.Error`.
+    """
+    with closing(_connect(live)) as connection:
+
+        def write() -> T:
+            if not identity.made(_found(connection)):
+                raise StoreReplaced(f"{live} was taken over by another version")
+            return work(SqliteTransaction(connection, identity.consumer))
+
+        return _within(connection, _sql.begin, write)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -179,6 +210,8 @@ def _prepare(connection: sqlite3.Connection, identity: Identity) -> None:
     consumer = identity.consumer
     check_names(consumer)
     for table in identity.outdated(_found(connection), [str(name) for (name,) in connection.execute(_sql.list_tables)]):
+        connection.execute(_sql.drop_table.format(table=table))
+    for table in retired_tables:
         connection.execute(_sql.drop_table.format(table=table))
     for creation in creations:
         connection.execute(_sql[creation])

@@ -20,7 +20,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from contracts.event import history_resumed, late_result_recorded
 from projections.arrival import LoggedEvent
-from projections.consumer import Statement, Value, text
+from projections.consumer import Statement, Value, default_owner, text
 from projections.state_changes import mission_state_after, work_item_state_after
 from services.process.statements import load
 
@@ -84,6 +84,7 @@ class UsageReport:
     """A row per Mission and per WorkItem."""
 
     name: Final = "usage_report"
+    owner: Final = default_owner
     version: Final = 1
     variant: Final = ""
     intent_tables: Final[frozenset[str]] = frozenset()

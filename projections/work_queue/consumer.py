@@ -10,7 +10,7 @@ from contracts.documents.mission import MissionState
 from contracts.epochs import epoch_floor
 from contracts.event import history_resumed, late_result_recorded, lease_expired, lease_revoked
 from projections.arrival import LoggedEvent
-from projections.consumer import Statement, Value, text
+from projections.consumer import Statement, Value, default_owner, text
 from projections.state_changes import mission_state_after, work_item_state_after
 from projections.work_queue import payload_views as views
 from services.process.statements import load
@@ -22,6 +22,7 @@ class WorkQueue:
     """Inbox, offers, WorkItems, leases and Membership of `agent_id`, per Group."""
 
     name: Final = "work_queue"
+    owner: Final = default_owner
     version: Final = 2
     tables: Final[Mapping[str, str]] = MappingProxyType(
         {

@@ -15,9 +15,10 @@ from projections.consumer import Consumer
 from projections.projection import Projection
 from projections.proof import SignatureProof
 from projections.run_consumer import ConsumerRun, default_bounds
-from projections.store import ProjectionStore, StoreReplaced, Transaction
+from projections.store import ProjectionStore, StoreReplaced
 from projections.store.postgres import PostgresStore
 from services.agent.connect import Client
+from services.feed.find_quarantine import find_quarantine
 from services.feed.report_progress import ProgressReport
 from services.feed.signed_history import SignedHistory
 from services.feed.trusted_keys import TrustedKeys
@@ -65,16 +66,18 @@ class KeptProjection:
         return READY if problem is None else Finding.failed(problem)
 
     async def store_finding(self) -> Finding:
-        """Whether the store answers and is ours to write; while it is away or another process writes, that it is."""
+        """Whether the store answers and is ours to write, and how many Groups stand.
+
+        While it is away or another process writes, that it is.
+        """
         if (store := self._store) is None:
             return Finding.failed(self._problem)
         try:
             async with asyncio.timeout(store_answer_seconds_max):
-                await store.read(_look)
+                return await find_quarantine(store)
         except TimeoutError:
             problem = store.problem if isinstance(store, PostgresStore) else None
             return Finding.failed(problem or "the projection's store does not answer")
-        return READY
 
     async def run(self, heartbeat: Heartbeat) -> None:
         """Project until asked to stop; after a fault begin anew, as long as another projection is at work.
@@ -111,7 +114,10 @@ class KeptProjection:
         def note(applied: Applied) -> None:
             report.note(applied)
 
-        projection = Projection(store, SignatureProof(self._keys), note)
+        def note_quarantined(standing: int, tried: int) -> None:
+            report.note_quarantined(standing, tried)
+
+        projection = Projection(store, SignatureProof(self._keys), note, note_quarantined)
         report = ProgressReport(self._process.metrics, projection)
         self._delivery = ShardDelivery(self._client, projection, heartbeat.beat)
         history = SignedHistory(self._client.history, shows_all=True)
@@ -141,10 +147,6 @@ class KeptProjection:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._process.stopping.wait()
-
-
-def _look(_snapshot: Transaction) -> None:
-    """Read nothing: that there is a snapshot says it."""
 
 
 def _raise_its_end(task: asyncio.Task[None]) -> None:

@@ -29,6 +29,7 @@ from services.agent.connect import Client, SessionLost
 from services.agent.keyring import KeyFault, load_key
 from services.agent.open_session import Session
 from services.agent.send_command import RetryPolicy, Unresolved
+from services.feed.find_quarantine import find_quarantine
 from services.feed.report_progress import ProgressReport
 from services.feed.signed_history import SignedHistory
 from services.feed.trust_anchors import read_anchors
@@ -98,7 +99,7 @@ class Worker:
         self._opened: deque[float] = deque(maxlen=sessions_max)
         self._wake: Callable[[], None] = lambda: None
         proof = SignatureProof(keys)
-        self._projection = Projection(store, proof, self._on_applied)
+        self._projection = Projection(store, proof, self._on_applied, self._on_quarantined)
         self._report = ProgressReport(process.metrics, self._projection)
         self._means = Means(
             client=client,
@@ -182,6 +183,9 @@ class Worker:
         self._report.note(applied)
         self._wake()
 
+    def _on_quarantined(self, standing: int, tried: int) -> None:
+        self._report.note_quarantined(standing, tried)
+
 
 async def _serve(process: ServiceProcess) -> None:
     settings = read_worker_settings(process.settings)
@@ -205,6 +209,7 @@ async def _serve(process: ServiceProcess) -> None:
         stack.push_async_callback(journal.close)
         keys = TrustedKeys(client.history, anchors)
         await keys.follow(connection)
+        process.health.add(f"projection:{store.consumer.name}", partial(find_quarantine, store))
         worker = Worker(process, settings, client, store, journal, keys=keys)
         working = process.start_loop("work", worker.run, max_silence_seconds=loop_silence_seconds_max)
         await asyncio.wait({working})

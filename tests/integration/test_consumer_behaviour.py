@@ -6,7 +6,7 @@ Whatever happens to delivery, the projection ends at the authority's head with t
 import asyncio
 import secrets
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,13 +18,15 @@ from contracts.identifiers import GroupSequence
 from ops.embedded.broker_server import BrokerServer
 from ops.embedded.postgres_server import PostgresServer
 from projections.apply_event import Applied
-from projections.consumer import Consumer
+from projections.arrival import LoggedEvent
+from projections.consumer import Consumer, Statement
+from projections.decide_quarantine import Asked, decide_group
 from projections.digest import GroupDigest
 from projections.listing import listed_consumers
 from projections.projection import Projection
 from projections.proof import SignatureProof
 from projections.run_consumer import ConsumerRun
-from projections.store import Stop
+from projections.store import Stop, Verb
 from services.process.broker import connect
 from tests.builders import BuiltEvent, build_event, test_organization
 from tests.conftest import create_database, drop_database
@@ -128,7 +130,8 @@ class World:
         """The digests of the projection rebuilt from the source in a store of a kind."""
         fresh = self.folder / "rebuilt"
         kind.lose(fresh)
-        return await rebuilt(kind.open, fresh, self.consumer(), self.source, self.provider.visible_after)
+        skips = await self.projection.store.read(lambda transaction: transaction.skips())
+        return await rebuilt(kind.open, fresh, self.consumer(), self.source, self.provider.visible_after, skips)
 
     async def _nothing_ahead(self) -> bool:
         return await self.projection.heads_ahead() == {}
@@ -537,6 +540,46 @@ async def test_stop(world: World) -> None:
         await world.all_acknowledged()
     cursors = {cursor.group_id: cursor.sequence for cursor in await world.projection.cursors()}
     assert cursors == {one: 5, two: len(mission_history(two))}
+
+
+async def test_quarantine(world: World) -> None:
+    """DUR-5: a Group whose Event fails stands alone, and says so; once that is skipped it goes on, as a replay does."""
+    consumer = world.projection.store.consumer
+    failing = next(
+        built for built in mission_history(one)[5:] if consumer.kinds is None or built.event.kind in consumer.kinds
+    )
+    evolve = consumer.evolve
+
+    def fail(event: LoggedEvent) -> Iterable[Statement]:
+        if event.event_id == failing.event.event_id:
+            raise AttributeError("not in this version")
+        return evolve(event)
+
+    consumer.evolve = fail  # type: ignore[method-assign]
+    store, place = world.projection.store, failing.mark
+    async with world.running():
+        await world.accept(mixed())
+        expected = {one: place.sequence - 1, two: len(mission_history(two))}
+
+        async def stands() -> bool:
+            cursors = {cursor.group_id: cursor.sequence for cursor in await world.projection.cursors()}
+            return cursors == expected and len(await _stops(world)) == 1
+
+        await until(stands)
+        await world.all_acknowledged()
+        [found] = await store.read(lambda transaction: transaction.quarantined())
+        assert (found.stop.group_id, found.stop.sequence, found.stop.chain_hash) == (
+            one,
+            place.sequence,
+            place.chain_hash,
+        )
+        assert (found.stop.event_id, found.stop.kind) == (failing.event.event_id, failing.event.kind)
+        assert (found.owner, found.version, found.attempts) == (consumer.owner, consumer.version, 1)
+        assert "not in this version" in found.stop.reason
+        asked = Asked(Verb.SKIP, "ada", "agreed", found.last_failed_at)
+        await store.transaction(lambda transaction: decide_group(transaction, asked, one, failing.event.event_id))
+        await world.settle()
+    assert await store.read(lambda transaction: transaction.quarantined()) == []
 
 
 async def _stops(world: World) -> list[Stop]:

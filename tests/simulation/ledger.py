@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from projections.arrival import LoggedEvent
-from projections.consumer import Statement
+from projections.consumer import Statement, default_owner
 
 append_entry: Final = "append_entry"
 append_intent: Final = "append_intent"
@@ -18,6 +18,7 @@ append_intent: Final = "append_intent"
 class Ledger:
     """A projection that only counts up. Each process has one of its own name, as each has its own consumers."""
 
+    owner: Final = default_owner
     version: Final = 1
     variant: Final = ""
     kinds: Final = None

@@ -82,8 +82,8 @@ class TracedTransaction:
         self._inner.settle_head(group_id, sequence)  # type: ignore[arg-type]
         self.changes.append(("settled", group_id, sequence))
 
-    def stop(self, stop: Stop) -> None:
-        self._inner.stop(stop)
+    def stop(self, stop: Stop, at: str) -> None:
+        self._inner.stop(stop, at)
         self.changes.append(("stop", stop.group_id, stop.sequence, stop.reason))
 
     def move_position(self, position: StreamPosition) -> None:

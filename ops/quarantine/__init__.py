@@ -1,0 +1,1 @@
+"""Quarantined Groups as their operators handle them: listed, shown, tried again, released, Events passed over."""

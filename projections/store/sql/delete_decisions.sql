@@ -1,0 +1,1 @@
+DELETE FROM projection_decision WHERE verb = :verb

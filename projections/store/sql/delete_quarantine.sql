@@ -1,0 +1,1 @@
+DELETE FROM projection_quarantine WHERE group_id = :group_id

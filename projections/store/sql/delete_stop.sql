@@ -1,1 +1,0 @@
-DELETE FROM projection_stop WHERE group_id = :group_id
