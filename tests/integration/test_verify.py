@@ -80,6 +80,7 @@ async def test_an_untouched_history_agrees(database_url: str, history: Organizat
     assert report.examined == {
         "log": 11,
         "signature": 11,
+        "incarnations": 1,
         "receipts": 11,
         "admissions": 11,
         "state": 3,
