@@ -16,13 +16,15 @@ from ops.projection_place import ProjectionSchema
 from projections.apply_event import apply_events
 from projections.arrival import LoggedEvent, read_arrival
 from projections.consumer import Statement
+from projections.copy_skips import copy_skips
+from projections.decide_quarantine import Asked, decide_group
 from projections.digest import projection_digests
 from projections.exchange_groups import ExchangeRefused, Judged, Standing, exchange_groups
 from projections.group_run import ApplyRules
 from projections.mission_board.consumer import MissionBoard
 from projections.projection import Projection
 from projections.rebuild import rebuild
-from projections.store import EditionReplaced, Fork, Stop, StoreReplaced, StreamPosition
+from projections.store import EditionReplaced, Fork, Stop, StoreReplaced, StreamPosition, Verb
 from projections.store.layout import Identity
 from tests.builders import test_incarnation, test_organization
 from tests.conftest import create_database, drop_database
@@ -283,6 +285,54 @@ async def test_a_stopped_group_is_exchanged_with_its_stop(versions):
     [stop] = await versions.live.read(lambda found: found.stops())
     assert isinstance(stop, Stop)
     assert (stop.group_id, stop.sequence) == (one, 8)
+
+
+async def test_a_failure_in_both_versions_began_in_the_live_one(versions):
+    """DUR-5, RULE-22: exchanged, the first failure stays, and the attempts of both are counted."""
+
+    def unread(event):
+        if event.group_id == one and event.sequence == 8:
+            raise ValueError("not in this version")
+        return MissionBoard.evolve(versions.consumer, event)
+
+    versions.consumer.evolve = unread
+    await versions.apply(mission_history(one))
+    [before] = await versions.live.read(lambda found: found.quarantined())
+    await versions.rebuild()
+    versions.exchange(one, two, whole=True)
+    [after] = await versions.live.read(lambda found: found.quarantined())
+    assert (after.stop, after.first_failed_at, after.attempts) == (before.stop, before.first_failed_at, 2)
+    assert after.last_failed_at > before.last_failed_at
+
+
+async def test_what_is_skipped_is_skipped_in_the_exchanged_rows(versions):
+    """DUR-5, PRJ-4, NEW-4: rows made of an Event that live passes over are not taken; replayed without it they are."""
+    history = mission_history(one)
+    failing = next(built for built in history[7:] if built.event.kind == "message.posted")
+
+    def unread(event):
+        if event.event_id == failing.event.event_id:
+            raise ValueError("not in this version")
+        return MissionBoard.evolve(versions.consumer, event)
+
+    versions.consumer.evolve = unread
+    await versions.apply([*history, *mission_history(two)])
+    del versions.consumer.evolve  # the version that rebuilds can read it
+    await versions.rebuild()
+    asked = Asked(Verb.SKIP, "ada", "agreed", noticed)
+    await versions.live.transaction(lambda found: decide_group(found, asked, one, failing.event.event_id))
+    with pytest.raises(ExchangeRefused) as refused:
+        versions.exchange(one, two, whole=True)
+    assert refused.value.standings == {one: Standing.SKIPPING_OTHERS}
+    await copy_skips(versions.green, await versions.live.read(lambda found: found.skips()))
+    await versions.rebuild()
+    assert versions.exchange(one, two, whole=True) == {one: Standing.BEHIND, two: Standing.LEVEL}
+    await versions.live.reopen()
+    assert await versions.live.read(lambda found: (found.quarantined(), len(found.decisions()))) == ([], 1)
+    exchanged = await versions.digests()
+    await versions.live.transaction(lambda found: found.reset_group(one))
+    await versions.apply(history)
+    assert await versions.digests() == exchanged
 
 
 async def test_another_version_takes_over(versions):

@@ -28,7 +28,7 @@ telling: Final = {
     "lost_group_kept": (3,),
     "absence_believed": (44,),
     "intents_in_refill": (7,),
-    "silence_kept_in_memory": (15,),
+    "silence_kept_in_memory": (139, 318, 338),
     "incarnation_not_followed": (7,),
     "signature_unchecked": (26,),
     "proven_by_the_first": (26,),
