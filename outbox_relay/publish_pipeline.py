@@ -11,6 +11,7 @@ is not used: after a server error its futures never resolve.)
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -69,6 +70,8 @@ class PublishPipeline:
         self._sent = after
         self._flights: dict[ShardPosition, int] = {}
         """Position → messages in its batch (1 without) of what asked for an answer and has none yet, in order."""
+        self._heard_at = 0.0
+        """When the broker was last heard, or began to owe an answer, on the monotonic clock."""
         self._span_started = 0.0
         self._span_messages = 0
         self._slow_spans = 0
@@ -81,8 +84,12 @@ class PublishPipeline:
 
     async def close(self) -> None:
         """Give answers that are still under way a moment to arrive, then listen no more."""
-        if self._client.is_connected:
-            await self._wait(lambda: not self._flights, quiet_seconds_max)
+        began = time.monotonic()
+        while self._client.is_connected and self._flights:
+            ends = max(began, self._heard_at) + quiet_seconds_max
+            if time.monotonic() >= ends:
+                break
+            await self._wait(ends)
         if self._subscription is not None and not self._client.is_closed:
             await self._subscription.unsubscribe()
 
@@ -138,19 +145,25 @@ class PublishPipeline:
             await asyncio.sleep(0)
         return self._stop
 
-    async def settle(self) -> Stop | None:
-        """Wait until everything sent is confirmed."""
-        await self._room(1)
+    async def settle(self, unless: Callable[[], bool] = lambda: False) -> Stop | None:
+        """Wait until everything sent is confirmed, or until there is something better to do: see `look`."""
+        await self._room(1, unless)
         return self._stop
 
-    async def _room(self, flights_max: int) -> bool:
+    def look(self) -> None:
+        """Make `settle` ask again whether there is something better to do."""
+        self._answered.set()
+
+    async def _room(self, flights_max: int, unless: Callable[[], bool] = lambda: False) -> bool:
         """Wait until fewer than `flights_max` flights are under way; True when the pipeline has stopped instead."""
-        answered = await self._wait(
-            lambda: self._stop is not None or len(self._flights) < flights_max, answer_seconds_max
-        )
-        if not answered:
+        while self._stop is None and len(self._flights) >= flights_max and not unless() and not self._is_silent():
+            await self._wait(self._heard_at + answer_seconds_max)
+        if self._is_silent():
             self._note(StopReason.SILENT, self._sent, f"no answer for {answer_seconds_max:g} s")
         return self._stop is not None
+
+    def _is_silent(self) -> bool:
+        return bool(self._flights) and time.monotonic() >= self._heard_at + answer_seconds_max
 
     def _fence(self, message: Message) -> None:
         """Make the broker refuse the message anywhere but in this stream behind its predecessor."""
@@ -160,7 +173,8 @@ class PublishPipeline:
     def _expect_answer(self, position: ShardPosition, count: int) -> None:
         if not self._flights:
             # The broker was idle: its time counts from here.
-            self._span_started, self._span_messages = time.monotonic(), 0
+            self._heard_at = self._span_started = time.monotonic()
+            self._span_messages = 0
         self._flights[position] = count
 
     def _require_next(self, messages: Sequence[Message]) -> None:
@@ -184,22 +198,19 @@ class PublishPipeline:
         except (OutboundBufferLimitError, ConnectionClosedError) as error:
             self._note(StopReason.CONNECTION, message.position, str(error))
 
-    async def _wait(self, done: Callable[[], bool], seconds: float) -> bool:
-        """Until `done`; False when nothing was heard for `seconds`."""
-        while not done():
-            self._answered.clear()
-            try:
-                async with asyncio.timeout(seconds):
-                    await self._answered.wait()
-            except TimeoutError:
-                return False
-        return True
+    async def _wait(self, ends: float) -> None:
+        """Until something is heard, at most until `ends` on the monotonic clock."""
+        self._answered.clear()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ends - time.monotonic()):
+                await self._answered.wait()
 
     async def _on_answer(self, answer: Msg) -> None:
         position = ShardPosition(int(answer.subject.rpartition(".")[2]))
         count = self._flights.pop(position, 0)
         if count == 0:
             return
+        self._heard_at = time.monotonic()
         refusal = judge_answer(answer, self._stream, position, count)
         if refusal is not None:
             self._note(refusal.reason, refusal.position, refusal.detail)

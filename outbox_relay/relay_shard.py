@@ -109,6 +109,8 @@ class RelayShard:
     def wake(self) -> None:
         """The log has grown."""
         self._grown.set()
+        if self._pipeline is not None:
+            self._pipeline.look()
 
     def interrupt(self, reason: StopReason, detail: str) -> None:
         """Something happened that needs another look at where the stream ends."""
@@ -235,8 +237,11 @@ class RelayShard:
         return await self._outbox.page(self.lease.shard_id, after)
 
     async def _settle(self, pipeline: PublishPipeline) -> Stop | None:
-        """At the end of the log: wait for the broker, then for more. A Stop after long silence: time to look again."""
-        stop = await pipeline.settle()
+        """At the end of the log: wait for answers and for more. A Stop after long silence: time to look again.
+
+        What comes next does not wait for the answers: it is fenced by what was sent before it.
+        """
+        stop = await pipeline.settle(self._grown.is_set)
         self._progress(pipeline.confirmed)
         if stop is not None:
             return stop
