@@ -57,6 +57,16 @@ from tests.store_kinds import StoreKind, store_kinds
 from tests.unit.test_apply_event import proof
 
 one, two = "urn:test:group:one", "urn:test:group:two"
+names = [each.name for each in listed_consumers(agent_id)]
+
+
+def rarely(name: str, *more: object):
+    """A case for one consumer; of all but the first one `make fault` runs it."""
+    return pytest.param(name, *more, marks=pytest.mark.fault if name != names[0] else ())
+
+
+of_delivery = pytest.mark.parametrize("consumer", [rarely(name) for name in names], indirect=True)
+"""For behaviours of delivery and Cursor, in which no consumer has a say: what is made of Events is proven by others."""
 
 
 class World:
@@ -145,10 +155,10 @@ class World:
         await until(done)
 
 
-@pytest.fixture(params=range(len(listed_consumers(agent_id))), ids=[each.name for each in listed_consumers(agent_id)])
+@pytest.fixture(params=names)
 def consumer(request: pytest.FixtureRequest) -> Callable[[], Consumer]:
     """Makes the consumer, anew for each opening of a store."""
-    return lambda: listed_consumers(agent_id)[request.param]
+    return lambda: next(each for each in listed_consumers(agent_id) if each.name == request.param)
 
 
 @pytest.fixture
@@ -272,6 +282,7 @@ async def test_gaps(world: World) -> None:
     assert world.projection.progress.gaps_filled >= 1
 
 
+@of_delivery
 async def test_swaps(world: World) -> None:
     """MWP-WRK-029: messages in the wrong order wait for their turn, and nobody is asked."""
     world.bounds = patient
@@ -283,7 +294,11 @@ async def test_swaps(world: World) -> None:
     assert world.source.pages_asked == [(one, 0), (two, 0)]
 
 
-@pytest.mark.parametrize("length", [12, 20, 21, 60])
+@pytest.mark.parametrize(
+    ("consumer", "length"),
+    [*((name, 20) for name in names), *(rarely(name, length) for length in (12, 21, 60) for name in names)],
+    indirect=["consumer"],
+)
 async def test_fork(world: World, length: int) -> None:
     """PRJ-3, NEW-1: the authority was restored to 8 and went on; its head is below, at, above or far above ours."""
     old = mission_history(one)[:20]
@@ -300,6 +315,7 @@ async def test_fork(world: World, length: int) -> None:
     assert [event.event_id for event in fork.lost] == [built.event.event_id for built in old[8:]]
 
 
+@of_delivery
 @pytest.mark.parametrize("at", [4, 19, 20])
 async def test_fork_seen_in_a_message(world: World, at: int) -> None:
     """RULE-19: one Event of the new history gives it away: below the Cursor, at it, or right after it."""
@@ -315,6 +331,7 @@ async def test_fork_seen_in_a_message(world: World, at: int) -> None:
     assert world.projection.progress.forks == 1
 
 
+@of_delivery
 @pytest.mark.parametrize("point", ["before-commit", "after-commit"])
 async def test_kill(world: World, nats_url: str, kind_name: str, point: str) -> None:
     """PRJ-1, SCH-7: kill -9 inside the transaction, and between commit and acknowledgement; nothing lost or doubled."""
@@ -342,6 +359,7 @@ async def test_kill(world: World, nats_url: str, kind_name: str, point: str) -> 
         assert world.projection.progress.duplicates > 0
 
 
+@of_delivery
 async def test_deleted_message(world: World) -> None:
     """RULE-20: a message deleted from the stream leaves a hole without an error; the next one shows it."""
     await world.stream.publish(mixed())
@@ -353,6 +371,7 @@ async def test_deleted_message(world: World) -> None:
         await world.settle()
 
 
+@of_delivery
 async def test_last_message_lost(world: World) -> None:
     """RULE-21: nothing follows the lost last message of a Group; its announced head shows it."""
     history = mission_history(one)
@@ -365,6 +384,7 @@ async def test_last_message_lost(world: World) -> None:
         await world.settle()
 
 
+@of_delivery
 async def test_last_message_lost_without_announcement(world: World) -> None:
     """RULE-21: not even the announcement arrived; heads are compared from time to time."""
     world.bounds = replace(bounds, heads_seconds=0.4)
@@ -375,6 +395,7 @@ async def test_last_message_lost_without_announcement(world: World) -> None:
         await world.settle()
 
 
+@of_delivery
 async def test_consumer_deleted(world: World) -> None:
     """RULE-25: the consumer vanishes at the broker; it is provisioned anew and what comes again are duplicates."""
     events = mixed()
@@ -392,6 +413,7 @@ async def _asked(world: World, times: int) -> bool:
     return world.provider.asked >= times
 
 
+@of_delivery
 async def test_stream_wiped(world: World) -> None:
     """OBX-1: the stream is lost with everything in it, and comes back filled from the log."""
     events = mixed()
@@ -407,6 +429,7 @@ async def test_stream_wiped(world: World) -> None:
         await world.all_acknowledged()
 
 
+@of_delivery
 async def test_broker_restarts(world: World, nats_server: BrokerServer) -> None:
     """The broker is killed and comes back: pulling goes on although outstanding requests are lost."""
     events = mixed()
@@ -438,6 +461,7 @@ async def test_unknown_version(world: World) -> None:
         await world.settle()
 
 
+@of_delivery
 async def test_state_lost_after_acknowledgement(world: World) -> None:
     """MWP-FND-023, MWP-WRK-030: an acknowledgement deletes no history; the lost projection is rebuilt from 0."""
     async with world.running():
@@ -451,6 +475,7 @@ async def test_state_lost_after_acknowledgement(world: World) -> None:
         await world.settle()
 
 
+@of_delivery
 async def test_five_thousand_events_from_zero(world: World) -> None:
     """A Group of 5,000 Events that delivery no longer holds is replayed from 0 in pages."""
     world.source.add(mission_history(one, messages=5_000))
@@ -460,6 +485,7 @@ async def test_five_thousand_events_from_zero(world: World) -> None:
     assert world.projection.progress.applied == len(mission_history(one, messages=5_000))
 
 
+@of_delivery
 async def test_pointer(world: World) -> None:
     """OBX-2: in place of an Event that the broker refused stands a pointer; the Event comes from the source."""
     history = mission_history(one)
@@ -474,6 +500,7 @@ async def test_pointer(world: World) -> None:
         await world.all_acknowledged()
 
 
+@of_delivery
 async def test_what_cannot_be_read(world: World) -> None:
     """Rubbish in the stream is passed over; the Group's head is compared, and nothing waits behind it."""
     history = mission_history(one)
@@ -486,6 +513,7 @@ async def test_what_cannot_be_read(world: World) -> None:
         await world.all_acknowledged()
 
 
+@of_delivery
 async def test_unfiltered_hole(world: World) -> None:
     """RULE-20: an unfiltered consumer takes a hole in positions for a GAP, also when it was a Group's last Event."""
     world.provider.filtered, world.provider.groups = False, []
@@ -498,6 +526,7 @@ async def test_unfiltered_hole(world: World) -> None:
     assert world.source.heads_asked == 0  # what was missing came by position
 
 
+@of_delivery
 async def test_unfiltered_state_lost(world: World) -> None:
     """RULE-20: the broker has seen everything acknowledged, the projection has lost it: fetched by position."""
     world.provider.filtered, world.provider.groups = False, []
@@ -524,6 +553,7 @@ async def test_late_member(world: World) -> None:
         await world.settle()
 
 
+@of_delivery
 async def test_stop(world: World) -> None:
     """PRJ-5: an unknown critical extension stops that Group with a clear state; others flow, the process lives."""
     history = mission_history(one)[:5]
@@ -602,6 +632,7 @@ def _with_extensions(plain: BuiltEvent, previous: BuiltEvent, more: dict[str, ob
     )
 
 
+@of_delivery
 async def test_forged_event(world: World) -> None:
     """NEW-5: an Event that only looks like the next one is not applied; the true one comes from the source."""
     world.proof = proof()
