@@ -1,10 +1,11 @@
 """What the relay reads of the authority: the views `outbox` and `outbox_shard`. Every method is one short read."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
 
+from contracts.bounds import event_bytes_max
 from contracts.delivery import PointerStub
 from contracts.identifiers import ShardId, ShardPosition
 from services.process.database import Pool
@@ -30,6 +31,11 @@ class OutboxRow(Struct, frozen=True, gc=False):
     incarnation: str
     event_id: str
     event: bytes
+
+
+def is_full(page: Sequence[OutboxRow]) -> bool:
+    """Whether a page ended at its bounds, so that the log may well go on behind it."""
+    return len(page) >= page_rows_max or sum(len(row.event) for row in page) > page_bytes_max - event_bytes_max
 
 
 class LogHead(Struct, frozen=True):

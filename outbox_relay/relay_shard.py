@@ -30,7 +30,7 @@ from nats.errors import Error as BrokerError
 
 from contracts.identifiers import ShardPosition
 from outbox_relay.message import Message, MessageMaker, header_bytes_reserved
-from outbox_relay.outbox import LogFault, Outbox, OutboxRow
+from outbox_relay.outbox import LogFault, Outbox, OutboxRow, is_full
 from outbox_relay.publish_answer import Stop, StopReason
 from outbox_relay.publish_pipeline import PublishPipeline
 from outbox_relay.relay_lease import RelayLease, RelayPlace
@@ -219,13 +219,17 @@ class RelayShard:
                 self._progress(pipeline.confirmed)
                 if page and page[-1].incarnation not in start.lineage:
                     return await pipeline.settle() or Stop(StopReason.INCARNATION, after, page[-1].incarnation)
-                if not page and (stop := await self._settle(pipeline)):
-                    return stop
                 after = ShardPosition(after + len(page))
-                # The next page arrives while this one is sent.
-                following = asyncio.create_task(self._read(after))
+                more = is_full(page)
+                if more:
+                    # The next page arrives while this one is sent.
+                    following = asyncio.create_task(self._read(after))
                 if page and (stop := await self._publish(pipeline, await self._messages(page, maker))):
                     return stop
+                if not more:
+                    if stop := await self._settle(pipeline):
+                        return stop
+                    following = asyncio.create_task(self._read(after))
             return await pipeline.settle() or Stop(StopReason.LEASE, after, "the lease is over")
         finally:
             following.cancel()

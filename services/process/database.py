@@ -4,10 +4,12 @@ The timeouts travel as connection options; in production the database roles carr
 loses session settings.
 """
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import AsyncConnection
@@ -30,6 +32,8 @@ pool_wait_seconds: Final = 10.0
 """Seconds that a caller waits for a connection of a pool."""
 pool_waiting_max: Final = 512
 """Callers that may wait for a connection of a pool at once."""
+trusted_seconds: Final = 1.0
+"""Seconds for which a connection of a pool that was handed out is taken to stand."""
 pool_idle_seconds: Final = 300.0
 """Seconds after which a surplus connection of a pool is closed."""
 pool_reconnect_seconds: Final = 30.0
@@ -87,6 +91,20 @@ async def connect(url: str, *, name: str, timeouts: Timeouts = default_timeouts,
     )
 
 
+class _Checked:
+    """Asks a connection whether it still stands, unless it did a moment ago: each question is a round trip."""
+
+    def __init__(self) -> None:
+        self._stood: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
+
+    async def check(self, connection: Connection) -> None:
+        """Raises `psycopg.OperationalError` for a connection that does not stand any more."""
+        now = time.monotonic()
+        if now - self._stood.get(connection, -trusted_seconds) >= trusted_seconds:
+            await AsyncConnectionPool.check_connection(connection)
+        self._stood[connection] = now
+
+
 async def open_pool(
     url: str,
     *,
@@ -99,7 +117,8 @@ async def open_pool(
     """Open a pool of `minimum` to `maximum` autocommit connections; close it with `await pool.close()`.
 
     Raises `PoolTimeout` when the first connections cannot be opened within `pool_wait_seconds` (not with
-    `wait=False`, which opens in the background). A connection found broken is replaced before it is handed out.
+    `wait=False`, which opens in the background). A connection found broken is replaced before it is handed out; one
+    that was handed out within `trusted_seconds` is not asked again.
     """
     pool: Pool = AsyncConnectionPool(
         connection_string(url, name=name, timeouts=timeouts),
@@ -112,7 +131,7 @@ async def open_pool(
         max_waiting=pool_waiting_max,
         max_idle=pool_idle_seconds,
         reconnect_timeout=pool_reconnect_seconds,
-        check=AsyncConnectionPool.check_connection,
+        check=_Checked().check,
     )
     try:
         await pool.open(wait=wait, timeout=pool_wait_seconds)
