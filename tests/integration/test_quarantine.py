@@ -6,6 +6,7 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import psycopg
 import pytest
@@ -19,6 +20,7 @@ from ops.quarantine.decide_quarantine import decide_in
 from ops.verify.finding import Report
 from ops.verify.verify_projections import verify_projections
 from projections.arrival import read_arrival
+from projections.consumer import Statement
 from projections.decide_quarantine import Asked, decide_group
 from projections.mission_board.consumer import MissionBoard
 from projections.projection import Projection
@@ -77,8 +79,15 @@ class Fragile(MissionBoard):
     """A board that fails at some sequence of a Group."""
 
     fails_at: tuple[str, int] | None = None
+    refused: Statement | None = None
+    """What it yields for the second Event of each Group."""
+    statements = MappingProxyType(
+        {**MissionBoard.statements, "wrong_column": "UPDATE mission_board_mission SET no_such = 1"}
+    )
 
     def evolve(self, event):
+        if self.refused is not None and event.sequence == 2:
+            return [self.refused]
         if (event.group_id, event.sequence) == self.fails_at:
             raise ValueError("a title of 3 MB")
         return super().evolve(event)
@@ -228,6 +237,33 @@ async def test_a_skip_on_a_lost_history_is_shown_as_inert(stack, mission, kept):
     assert (done.code, done.json["decided"][0]["eventId"]) == (0, lost[1].event.event_id)
     shown = await kept.ask(stack, "show", mission.group_id)
     assert [each["effect"] for each in shown.json["decisions"]] == ["inert"]
+
+
+async def test_statements_that_are_refused_quarantine(stack, kept):
+    """DUR-5: whatever a store refuses for good stops one Group, and the consumer goes on with all others."""
+    long = secrets.token_hex(20_000)
+    refused = [
+        Statement("no_such_statement", {}),
+        Statement("put_work_item_state", {}),
+        Statement("put_work_item_state", {"group_id": None, "work_item_id": "x", "state": "open"}),
+        Statement("put_work_item_state", {"group_id": "x", "work_item_id": "x", "state": 1 << 70}),
+        Statement("put_work_item_state", {"group_id": "x", "work_item_id": "x", "state": "\ud800"}),
+        Statement("wrong_column", {}),
+    ]
+    if isinstance(kept.place, ProjectionSchema):
+        # More than an entry of an index holds: a limit of this server, which it says as an operational fault.
+        refused.append(Statement("put_work_item_state", {"group_id": "x", "work_item_id": long, "state": "open"}))
+    names = [f"urn:weavehold:group:refused-{number}" for number in range(len(refused))]
+    for name, statement in zip(names, refused, strict=True):
+        kept.store.consumer.refused = statement
+        await kept.board.receive([read_arrival(built.raw) for built in never_accepted(stack, name, 3)])
+    found = await kept.quarantined()
+    assert [(each.stop.group_id, each.stop.sequence) for each in found] == [(name, 2) for name in names]
+    kept.store.consumer.refused = None
+    applied = await kept.board.receive(
+        [read_arrival(built.raw) for built in never_accepted(stack, "urn:weavehold:group:sound", 3)]
+    )
+    assert applied.applied == 3
 
 
 async def test_a_decision_is_there_whole_or_not_at_all(mission, kept):
