@@ -1,16 +1,17 @@
 """Real servers for tests: one PostgreSQL per test session, one NATS server per test, private ones to be killed.
 
-All data lies under one directory made for the session; every server is a child of the test process and is stopped
-with the fixture that started it, also when the test fails.
+All data lies under directories made for the session; every server is a child of the test process and is stopped with
+the fixture that started it, also when the test fails.
 """
 
+import os
 import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +30,9 @@ from services.process.database import connect
 from tests.fault_proxy import FaultProxy
 
 template = "weavehold_template"
+memory = Path("/dev/shm")
+memory_bytes_min = 4 * 1024**3
+"""Bytes free in memory's file system below which nothing is laid there; a worker's databases need a twentieth."""
 # How long an example takes says how busy the machine is.
 settings.register_profile("suite", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("suite")
@@ -45,10 +49,10 @@ structlog.configure(
 )
 
 
-@pytest.fixture(scope="session")
-def servers_directory() -> Iterator[Path]:
+@contextmanager
+def watched_directory(parent: Path) -> Iterator[Path]:
     """A directory of this session's own, short enough for sockets, that PostgreSQL's own user may pass through."""
-    directory = Path(tempfile.mkdtemp(prefix="weavehold-test-"))
+    directory = Path(tempfile.mkdtemp(prefix="weavehold-test-", dir=parent))
     directory.chmod(0o711)
     lock = DirectoryLock(StackDirectory(directory))
     assert lock.try_acquire("test")
@@ -62,6 +66,27 @@ def servers_directory() -> Iterator[Path]:
     watchdog.communicate(b"stopped")
     lock.release()
     shutil.rmtree(directory)
+
+
+@pytest.fixture(scope="session")
+def servers_directory() -> Iterator[Path]:
+    """Where servers that a test may kill have their data: on the disk."""
+    with watched_directory(Path(tempfile.gettempdir())) as directory:
+        yield directory
+
+
+@pytest.fixture(scope="session")
+def passing_directory(servers_directory: Path) -> Iterator[Path]:
+    """Where data lie whose durability proves nothing: in memory, if there is plenty.
+
+    Hundreds of databases are made there from a template, of hundreds of files each: on a disk that costs more than
+    what the tests do with them.
+    """
+    if not (memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free >= memory_bytes_min):
+        yield servers_directory
+        return
+    with watched_directory(memory) as directory:
+        yield directory
 
 
 def create_database(server: PostgresServer, name: str, template_name: str = "template1") -> str:
@@ -80,9 +105,9 @@ def drop_database(server: PostgresServer, name: str) -> None:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(servers_directory: Path) -> Iterator[PostgresServer]:
+def postgres_server(passing_directory: Path) -> Iterator[PostgresServer]:
     """The session's PostgreSQL with a migrated template database. Never kill it: take `private_postgres`."""
-    server = PostgresServer(servers_directory / "shared", fsync=False)
+    server = PostgresServer(passing_directory / "shared", fsync=False)
     server.start()
     try:
         migrate(create_database(server, template))
