@@ -130,8 +130,8 @@ async def resume_stopped(store: ProjectionStore) -> None:
     """Forget which Groups are quarantined, in a store that is nobody's own and is filled once more."""
 
     def resume(transaction: Transaction) -> None:
-        for each in transaction.quarantined():
-            transaction.end_quarantine(each.stop.group_id)
+        for each in transaction.held():
+            transaction.end_quarantine(each.group_id)
 
     await store.transaction(resume)
 
@@ -144,8 +144,8 @@ def _apply(
     note: DeliveryNote,
 ) -> Applied:
     # Before the skips: whoever skips an Event lets its Group go on in the same transaction.
-    quarantined = {each.stop.group_id: each for each in transaction.quarantined()}
-    skipped = skipped_by_group(transaction.skips())
+    held = {each.group_id: each for each in transaction.held()}
+    skipped = skipped_by_group(transaction.skipped())
     silences = transaction.silences()
     runs: dict[str, GroupRun] = {}
     for arrival in arrivals:
@@ -153,7 +153,7 @@ def _apply(
         run = runs.get(group_id)
         if run is None:
             visible_after = rules.visible_after.get(group_id, GroupSequence(0))
-            run = GroupRun(group_id, transaction.cursor(group_id), visible_after, quarantined.get(group_id))
+            run = GroupRun(group_id, transaction.cursor(group_id), visible_after, held.get(group_id))
             run.silent_until = silences.get(group_id)
             run.skipped = skipped.get(group_id, nothing_skipped)
             runs[group_id] = run
@@ -202,7 +202,7 @@ def _apply_run(
             transaction.end_silence(run.group_id)
         transaction.remember(run.group_id, [_remembered(arrival) for arrival in run.next[-remembered_pairs_max:]])
         applied.applied += len(run.next)
-        if run.quarantined is not None and stop is None and after.sequence >= run.quarantined.stop.sequence:
+        if run.quarantined is not None and stop is None and after.sequence >= run.quarantined.sequence:
             transaction.end_quarantine(run.group_id)
         applied.skipped += sum(map(run.skips, run.next))
         applied.passed_over += sum(is_passed_over(each.event, consumer, rules.contracts) for each in run.next)

@@ -71,7 +71,7 @@ def _decide(transaction: Transaction, asked: Asked, found: Quarantined, decision
     check_decision(asked.verb, found, decisions, asked.at)
     stop = found.stop
     attempts = 0 if asked.verb is Verb.RELEASE else found.attempts
-    if not transaction.try_again(found, asked.at, attempts):
+    if not transaction.try_again(found.held, asked.at, attempts):
         raise DecisionRefused(f"{stop.group_id} changed at this moment; look at it again, then decide")
     transaction.decide(
         Decision(

@@ -13,7 +13,7 @@ from contracts.upcasting import EventContracts
 from projections.arrival import Arrival
 from projections.proof import SignatureProof
 from projections.quarantine import Clock, Skipped, nothing_skipped, wall_clock
-from projections.store import Quarantined, Transaction
+from projections.store import Held, Transaction
 
 
 class ApplyRules(Struct, frozen=True):
@@ -49,7 +49,7 @@ class GroupRun:
     """Events of one Group as they are met. `before` is the stored Cursor, `cursor` the one after `next`."""
 
     def __init__(
-        self, group_id: str, before: Cursor | None, visible_after: GroupSequence, quarantined: Quarantined | None
+        self, group_id: str, before: Cursor | None, visible_after: GroupSequence, quarantined: Held | None
     ) -> None:
         """Begin at the stored Cursor; a `quarantined` Group that stands only notes how far its history reaches."""
         self.group_id = group_id

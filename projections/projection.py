@@ -124,5 +124,5 @@ class Projection:
 
     async def is_stopped(self, group_id: str) -> bool:
         """Whether a Group cannot go on."""
-        stops = await self.store.read(lambda transaction: transaction.stops())
-        return any(stop.group_id == group_id for stop in stops)
+        held = await self.store.read(lambda transaction: transaction.held())
+        return any(each.group_id == group_id and each.tried_at is None for each in held)

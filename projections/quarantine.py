@@ -8,6 +8,7 @@ Whoever decides is bounded: in number per Event, and in rate per Group, so that 
 restarted in a loop tries for ever, or passes over whatever comes.
 """
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from typing import Final
 from contracts.chain import ChainHash
 from contracts.identifiers import GroupSequence
 from contracts.timestamps import format_timestamp, parse_timestamp
-from projections.store import Decision, Quarantined, Verb
+from projections.store import Decision, Held, Quarantined, Verb
 
 attempts_max: Final = 10
 """Attempts of one Event by one version of a consumer; after them somebody has to say that the cause is gone."""
@@ -58,20 +59,20 @@ def reason_of(fault: Exception) -> str:
     return said[:reason_characters_max].encode(errors="replace").decode()
 
 
-def skipped_by_group(skips: Iterable[Decision]) -> dict[str, Skipped]:
+def skipped_by_group(skipped: Iterable[tuple[str, GroupSequence, ChainHash]]) -> dict[str, Skipped]:
     """The Events that are passed over, by Group."""
     found: dict[str, set[tuple[GroupSequence, ChainHash]]] = {}
-    for skip in skips:
-        found.setdefault(skip.group_id, set()).add((skip.sequence, skip.chain_hash))
+    for group_id, sequence, chain_hash in skipped:
+        found.setdefault(group_id, set()).add((sequence, chain_hash))
     return {**found}
 
 
-def seconds_to_wait(found: Quarantined, now: str, pause: float = pause_seconds) -> float:
+def seconds_to_wait(found: Held, now: str, pause: float = pause_seconds) -> float:
     """Seconds until a Group may be tried again after its last failure; 0 when it may, or when the clock went back."""
     return _left(found.last_failed_at, now, pause)
 
 
-def is_exhausted(found: Quarantined) -> bool:
+def is_exhausted(found: Held) -> bool:
     """Whether a Group is not tried again until somebody releases it."""
     return found.attempts >= attempts_max
 
@@ -88,14 +89,14 @@ def check_decision(verb: Verb, found: Quarantined, decisions: Sequence[Decision]
     of_group = [each for each in decisions if each.group_id == stop.group_id]
     wait = max((_left(each.at, now, pause_seconds) for each in of_group), default=0.0)
     if verb is not Verb.SKIP:
-        wait = max(wait, seconds_to_wait(found, now))
+        wait = max(wait, seconds_to_wait(found.held, now))
     if wait > 0:
         raise DecisionRefused(
             f"{name} failed or was decided on a moment ago; once in {pause_seconds:g} s is enough: "
-            f"run it again in {wait:.0f} s"
+            f"run it again in {math.ceil(wait)} s"
         )
     match verb:
-        case Verb.RETRY if is_exhausted(found):
+        case Verb.RETRY if is_exhausted(found.held):
             raise DecisionRefused(
                 f"{name} failed {found.attempts} times in version {found.version}, at most {attempts_max}: run a "
                 "version that reads it, then `weavehold quarantine release`; or pass it over with "

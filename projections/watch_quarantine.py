@@ -13,11 +13,13 @@ from contracts.chain import ChainHash
 from projections.projection import Projection
 from projections.quarantine import attempts_max, is_exhausted, pause_seconds, seconds_to_wait
 from projections.repairs import Repairs
-from projections.store import Quarantined, Transaction
+from projections.store import Held, Transaction
 from services.process.logs import get_log
 
 look_seconds_default: Final = 1.0
 """Seconds between two looks at the quarantined Groups."""
+groups_at_once_max: Final = 1_000
+"""Groups that one look lets go on."""
 
 _log = get_log(__name__)
 
@@ -50,41 +52,46 @@ class QuarantineWatch:
             await asyncio.sleep(self._look_seconds)
 
     async def _look(self, projection: Projection) -> None:
-        found = await projection.store.read(lambda transaction: transaction.quarantined())
-        standing = {each.stop.group_id: each.stop.chain_hash for each in found if each.tried_at is None}
+        found = await projection.store.read(lambda transaction: transaction.held())
+        standing = {each.group_id: each.chain_hash for each in found if each.tried_at is None}
         waiting = self._waiting.setdefault(projection.name, standing)
-        for each in found:
-            if waiting.get(each.stop.group_id) == each.stop.chain_hash and await self._try_again(projection, each):
-                del waiting[each.stop.group_id]
-                found = await projection.store.read(lambda transaction: transaction.quarantined())
+        due = [
+            each for each in found if waiting.get(each.group_id) == each.chain_hash and self._is_due(projection, each)
+        ]
+        if due:
+            await _try_again(projection, due[:groups_at_once_max])
+            found = await projection.store.read(lambda transaction: transaction.held())
+        for each in due[:groups_at_once_max]:
+            del waiting[each.group_id]
         self._see_to(projection, found)
 
-    def _see_to(self, projection: Projection, found: Sequence[Quarantined]) -> None:
+    def _is_due(self, projection: Projection, found: Held) -> bool:
+        """Whether a Group that stood at the beginning has waited long enough."""
+        return found.tried_at is not None or seconds_to_wait(found, projection.clock(), self._pause) == 0
+
+    def _see_to(self, projection: Projection, found: Sequence[Held]) -> None:
         """Fetch for the Groups that are tried again, once each time."""
         known = self._tried.get(projection.name, {})
-        tried = {each.stop.group_id: each.tried_at for each in found if each.tried_at is not None}
+        tried = {each.group_id: each.tried_at for each in found if each.tried_at is not None}
         self._tried[projection.name] = tried
-        for each in found:
-            group_id = each.stop.group_id
-            if tried.get(group_id) not in (None, known.get(group_id)):
-                _log.info("group_tried_again", consumer=projection.name, group_id=group_id, attempts=each.attempts)
-                self._repairs.reach(projection, group_id, each.stop.sequence)
-        projection.note_quarantined(len(found) - len(tried), sum(tried[each] != known.get(each) for each in tried))
+        news = [each for each in found if tried.get(each.group_id) not in (None, known.get(each.group_id))]
+        for each in news:
+            _log.info("group_tried_again", consumer=projection.name, group_id=each.group_id, attempts=each.attempts)
+            self._repairs.reach(projection, each.group_id, each.sequence)
+        projection.note_quarantined(len(found) - len(tried), len(news))
 
-    async def _try_again(self, projection: Projection, found: Quarantined) -> bool:
-        """Let a Group that stood at the beginning go on when it may; whether it need not be looked at any more."""
-        group_id, now = found.stop.group_id, projection.clock()
-        if is_exhausted(found):
-            reason = f"failed {found.attempts} times, at most {attempts_max}; release it once the cause is gone"
-            _log.error("group_not_tried_again", consumer=projection.name, group_id=group_id, reason=reason)
-            return True
-        if found.tried_at is not None:
-            return True
-        if seconds_to_wait(found, now, self._pause) > 0:
-            return False
 
-        def try_again(transaction: Transaction) -> None:
-            transaction.try_again(found, now, found.attempts)
+async def _try_again(projection: Projection, due: Sequence[Held]) -> None:
+    """Let Groups go on, those that failed too often excepted."""
+    exhausted = [each.group_id for each in due if is_exhausted(each)]
+    if exhausted:
+        reason = f"they failed {attempts_max} times; release them once the cause is gone"
+        _log.error("groups_not_tried_again", consumer=projection.name, group_ids=exhausted, reason=reason)
+    now = projection.clock()
 
-        await projection.store.transaction(try_again)
-        return True
+    def try_again(transaction: Transaction) -> None:
+        for each in due:
+            if not is_exhausted(each):
+                transaction.try_again(each, now, each.attempts)
+
+    await projection.store.transaction(try_again)

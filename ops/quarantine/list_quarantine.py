@@ -104,4 +104,4 @@ def quarantine_line(place: ProjectionPlace, consumer: str, found: Quarantined) -
 def _standing(found: Quarantined) -> Standing:
     if found.tried_at is not None:
         return Standing.TRIED
-    return Standing.EXHAUSTED if is_exhausted(found) else Standing.STANDS
+    return Standing.EXHAUSTED if is_exhausted(found.held) else Standing.STANDS

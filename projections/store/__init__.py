@@ -61,12 +61,23 @@ class Stop(Struct, frozen=True):
     reason: str
 
 
-class Quarantined(Struct, frozen=True):
-    """A Group that stands before an Event (DUR-5), and who answers for the consumer. Times are timestamps.
+class Held(Struct, frozen=True, gc=False):
+    """Of a quarantined Group what a transaction has to know: thousands may be, and others must flow all the same.
 
-    `attempts` counts how often the Event failed since the Group was released last, or at all. `tried_at` is when the
-    Group was let go on, until it is known what came of it; None while it stands.
+    `attempts` counts how often the Event at `sequence` failed since the Group was released last, or at all. `tried_at`
+    is when the Group was let go on, until it is known what came of it; None while it stands.
     """
+
+    group_id: str
+    sequence: GroupSequence
+    chain_hash: ChainHash
+    last_failed_at: str
+    attempts: int
+    tried_at: str | None
+
+
+class Quarantined(Struct, frozen=True):
+    """All that is known of a quarantined Group (DUR-5), and who answers for the consumer. Times are timestamps."""
 
     stop: Stop
     owner: str
@@ -75,6 +86,13 @@ class Quarantined(Struct, frozen=True):
     last_failed_at: str
     attempts: int
     tried_at: str | None
+
+    @property
+    def held(self) -> Held:
+        """What a transaction has to know of it."""
+        stop = self.stop
+        place = (stop.group_id, stop.sequence, stop.chain_hash)
+        return Held(*place, self.last_failed_at, self.attempts, self.tried_at)
 
 
 class Verb(Enum):
@@ -223,7 +241,11 @@ class Transaction(Protocol):
         """All quarantined Groups, those too that are being tried again."""
         ...
 
-    def try_again(self, found: Quarantined, at: str, attempts: int) -> bool:
+    def held(self) -> list[Held]:
+        """The same Groups in short."""
+        ...
+
+    def try_again(self, found: Held, at: str, attempts: int) -> bool:
         """Let a Group that stands go on, its attempts counted from `attempts`; False when it is not as `found`."""
         ...
 
@@ -241,6 +263,10 @@ class Transaction(Protocol):
 
     def skips(self) -> list[Decision]:
         """Those that pass an Event over, oldest first."""
+        ...
+
+    def skipped(self) -> list[tuple[str, GroupSequence, ChainHash]]:
+        """The Events that they pass over: Group, sequence, and the chain hash there."""
         ...
 
     def take_skips(self, skips: Sequence[Decision]) -> None:

@@ -40,7 +40,7 @@ class ExchangeTransaction(SqlTransaction):
         """Whether the green version passed other Events of a Group over than the live one has to."""
         asked = {"verb": Verb.SKIP.value, "group_id": group_id}
         found = self._execute(self._store["read_green_skips"].format(green=self._green), asked).fetchall()
-        live = {(each.sequence, each.chain_hash) for each in self.skips() if each.group_id == group_id}
+        live = {(sequence, chain_hash) for group, sequence, chain_hash in self.skipped() if group == group_id}
         return live != {(sequence, ChainHash(chain_hash)) for sequence, chain_hash in found}
 
     def take_group(self, group_id: str) -> None:

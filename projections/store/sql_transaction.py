@@ -18,6 +18,7 @@ from projections.store import (
     EditionReplaced,
     Fork,
     ForkAcknowledgement,
+    Held,
     Quarantined,
     RecordedFork,
     StatementRefused,
@@ -211,11 +212,14 @@ class SqlTransaction:
         """All quarantined Groups, those too that are being tried again."""
         return [_quarantined(row) for row in self._all("read_quarantine")]
 
-    def try_again(self, found: Quarantined, at: str, attempts: int) -> bool:
+    def held(self) -> list[Held]:
+        """The same Groups in short."""
+        return [Held(*row) for row in self._all("read_held")]
+
+    def try_again(self, found: Held, at: str, attempts: int) -> bool:
         """Compare and set."""
-        expected = {"chain_hash": found.stop.chain_hash, "attempts_before": found.attempts}
-        group_id = found.stop.group_id
-        return self._change("try_again", group_id=group_id, at=at, attempts=attempts, **expected) == 1
+        expected = {"chain_hash": found.chain_hash, "attempts_before": found.attempts}
+        return self._change("try_again", group_id=found.group_id, at=at, attempts=attempts, **expected) == 1
 
     def end_quarantine(self, group_id: str) -> None:
         """Forget that a Group was quarantined."""
@@ -232,6 +236,10 @@ class SqlTransaction:
     def skips(self) -> list[Decision]:
         """Those that pass an Event over."""
         return [_decision(row) for row in self._all("read_skips", verb=Verb.SKIP.value)]
+
+    def skipped(self) -> list[tuple[str, GroupSequence, ChainHash]]:
+        """The Events that they pass over."""
+        return self._all("read_skipped", verb=Verb.SKIP.value)
 
     def take_skips(self, skips: Sequence[Decision]) -> None:
         """Replace all skips."""

@@ -9,7 +9,7 @@ async def find_quarantine(store: ProjectionStore) -> Finding:
 
     Raises the store's own error when it does not answer.
     """
-    found = await store.read(lambda snapshot: snapshot.quarantined())
+    found = await store.read(lambda snapshot: snapshot.held())
     standing = sum(each.tried_at is None for each in found)
     if not standing:
         return READY

@@ -1,0 +1,1 @@
+SELECT group_id, sequence, chain_hash FROM projection_decision WHERE verb = :verb
