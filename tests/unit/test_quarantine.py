@@ -1,13 +1,16 @@
 """What quarantines an Event, how often it is tried again, and who may decide what when (DUR-5)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import MappingProxyType
 
+import psycopg
 import pytest
 from msgspec.structs import replace
+from psycopg import errors
 
 from contracts.chain import ChainHash
 from contracts.identifiers import GroupSequence
@@ -29,7 +32,7 @@ from projections.quarantine import (
     releases_max,
     skips_max,
 )
-from projections.store import Decision, Quarantined, Stop, Verb
+from projections.store import Decision, Quarantined, Stop, Verb, postgres, sqlite
 from projections.store.sqlite import SqliteStore
 from projections.watch_quarantine import QuarantineWatch
 from tests.builders import BuiltEvent, test_organization
@@ -160,6 +163,41 @@ async def test_a_statement_that_is_refused_quarantines(tmp_path: Path, statement
     assert applied.applied == 7 + len(other)
     assert [(stop.group_id, stop.sequence) for stop in applied.stops] == [(one, 8)]
     await store.close()
+
+
+def _sqlite_fault(code: int) -> sqlite3.OperationalError:
+    fault = sqlite3.OperationalError("as SQLite says it")
+    fault.sqlite_errorcode = code
+    return fault
+
+
+@pytest.mark.parametrize(
+    ("refuses", "fault", "expected"),
+    [
+        *((sqlite._refuses, _sqlite_fault(code), False) for code in (5, 6, 7, 8, 10, 11, 13, 14, 261, 517)),
+        (sqlite._refuses, _sqlite_fault(sqlite3.SQLITE_ERROR), True),
+        (sqlite._refuses, sqlite3.IntegrityError(), True),
+        (sqlite._refuses, MemoryError(), False),
+        (postgres._refuses, errors.LockNotAvailable(), False),
+        (postgres._refuses, errors.DeadlockDetected(), False),
+        (postgres._refuses, errors.QueryCanceled(), False),
+        (postgres._refuses, errors.DiskFull(), False),
+        (postgres._refuses, errors.AdminShutdown(), False),
+        (postgres._refuses, errors.InsufficientPrivilege(), False),
+        (postgres._refuses, psycopg.OperationalError("the connection is lost"), False),
+        (postgres._refuses, psycopg.InterfaceError(), False),
+        (postgres._refuses, errors.UniqueViolation(), True),
+        (postgres._refuses, errors.UndefinedColumn(), True),
+        (postgres._refuses, errors.StringDataRightTruncation(), True),
+        (postgres._refuses, errors.ProgramLimitExceeded(), True),
+        (postgres._refuses, psycopg.DataError("PostgreSQL text fields cannot contain NUL bytes"), True),
+    ],
+)
+def test_a_store_tells_a_refused_statement_from_its_own_trouble(
+    refuses: Callable[[Exception], bool], fault: Exception, expected: bool
+) -> None:
+    """DUR-5, DUR-3: locked, full, away, forbidden or broken quarantines nobody; a value, a limit or a mistake does."""
+    assert refuses(fault) is expected
 
 
 async def test_a_reason_is_bounded_and_can_be_kept(bench: Bench) -> None:
