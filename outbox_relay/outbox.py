@@ -1,6 +1,6 @@
 """What the relay reads of the authority: the views `outbox` and `outbox_shard`. Every method is one short read."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec import Struct
@@ -33,9 +33,11 @@ class OutboxRow(Struct, frozen=True, gc=False):
     event: bytes
 
 
-def is_full(page: Sequence[OutboxRow]) -> bool:
-    """Whether a page ended at its bounds, so that the log may well go on behind it."""
-    return len(page) >= page_rows_max or sum(len(row.event) for row in page) > page_bytes_max - event_bytes_max
+class OutboxPage(Struct, frozen=True):
+    """Consecutive rows of a log, and whether it may well have more behind them: the page ended at its bounds."""
+
+    rows: list[OutboxRow]
+    more: bool
 
 
 class LogHead(Struct, frozen=True):
@@ -78,12 +80,14 @@ class Outbox:
         *,
         rows_max: int = page_rows_max,
         bytes_max: int = page_bytes_max,
-    ) -> list[OutboxRow]:
-        """The next rows after a position; empty at the head of the log. Raises LogFault when positions have a hole."""
+    ) -> OutboxPage:
+        """The next rows after a position; none at the head of the log. Raises LogFault when positions have a hole."""
         rows = await self._read("read_page", shard_id=shard_id, after=after, rows_max=rows_max, bytes_max=bytes_max)
         if rows and (rows[0][0] != after + 1 or rows[-1][0] != after + len(rows)):
             raise LogFault(f"the log has a hole between {after} and {rows[-1][0]}; restore it before relaying")
-        return [OutboxRow(*row) for row in rows]
+        found = [OutboxRow(*row) for row in rows]
+        size = sum(len(row.event) for row in found)
+        return OutboxPage(found, more=len(found) == rows_max or size > bytes_max - event_bytes_max)
 
     async def head(self, shard_id: ShardId, position: ShardPosition) -> LogHead:
         """The head of the log and the Event at `position`, in one snapshot."""

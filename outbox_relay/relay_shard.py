@@ -30,7 +30,7 @@ from nats.errors import Error as BrokerError
 
 from contracts.identifiers import ShardPosition
 from outbox_relay.message import Message, MessageMaker, header_bytes_reserved
-from outbox_relay.outbox import LogFault, Outbox, OutboxRow, is_full
+from outbox_relay.outbox import LogFault, Outbox, OutboxPage, OutboxRow
 from outbox_relay.publish_answer import Stop, StopReason
 from outbox_relay.publish_pipeline import PublishPipeline
 from outbox_relay.relay_lease import RelayLease, RelayPlace
@@ -217,16 +217,16 @@ class RelayShard:
             while self.lease.is_live():
                 page = await following
                 self._progress(pipeline.confirmed)
-                if page and page[-1].incarnation not in start.lineage:
-                    return await pipeline.settle() or Stop(StopReason.INCARNATION, after, page[-1].incarnation)
-                after = ShardPosition(after + len(page))
-                more = is_full(page)
-                if more:
+                rows = page.rows
+                if rows and rows[-1].incarnation not in start.lineage:
+                    return await pipeline.settle() or Stop(StopReason.INCARNATION, after, rows[-1].incarnation)
+                after = ShardPosition(after + len(rows))
+                if page.more:
                     # The next page arrives while this one is sent.
                     following = asyncio.create_task(self._read(after))
-                if page and (stop := await self._publish(pipeline, await self._messages(page, maker))):
+                if rows and (stop := await self._publish(pipeline, await self._messages(rows, maker))):
                     return stop
-                if not more:
+                if not page.more:
                     if stop := await self._settle(pipeline):
                         return stop
                     following = asyncio.create_task(self._read(after))
@@ -235,7 +235,7 @@ class RelayShard:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)
 
-    async def _read(self, after: ShardPosition) -> list[OutboxRow]:
+    async def _read(self, after: ShardPosition) -> OutboxPage:
         """The next page. A wake-up that comes from now on is about rows that it may have missed."""
         self._grown.clear()
         return await self._outbox.page(self.lease.shard_id, after)

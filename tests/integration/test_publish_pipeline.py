@@ -35,11 +35,11 @@ async def messages(shard: Shard, first: int, last: int, epoch: int = 1) -> list[
     pool = await open_pool(shard.database_url, name="test", maximum=1)
     try:
         outbox = Outbox(pool, shard.organization.organization_id)
-        rows = await outbox.page(shard.shard_id, ShardPosition(first - 1), rows_max=last - first + 1)
+        page = await outbox.page(shard.shard_id, ShardPosition(first - 1), rows_max=last - first + 1)
     finally:
         await pool.close()
     maker = MessageMaker(shard.organization.organization_id, shard.shard_id, shard.incarnation, epoch)
-    return [maker.event(row) for row in rows]
+    return [maker.event(row) for row in page.rows]
 
 
 @asynccontextmanager

@@ -11,7 +11,7 @@ from contracts.cursor import Cursor
 from contracts.delivery import PointerStub
 from contracts.identifiers import GroupSequence, ShardId, ShardPosition
 from contracts.payloads.requests import GroupHead, GroupPage, ReplayedEvent, ShardHead, ShardPage
-from outbox_relay.outbox import LogHead, OutboxRow
+from outbox_relay.outbox import LogHead, OutboxPage, OutboxRow
 from projections.history import GroupNotShown, HistoryRefused, HistoryUnavailable
 from services.agent.read_history import Standing
 from tests.simulation.events import Fact, forge, forgeries, group_name, incarnation_name, next_event, organization
@@ -93,12 +93,13 @@ class SimulatedOutbox:
         await asyncio.sleep(self._delay())
         return tuple(self._truth.lineage)
 
-    async def page(self, shard_id: ShardId, after: ShardPosition) -> list[OutboxRow]:
+    async def page(self, shard_id: ShardId, after: ShardPosition) -> OutboxPage:
         await asyncio.sleep(self._delay())
-        return [
+        rows = [
             OutboxRow(ShardPosition(position), fact.group_id, fact.incarnation, fact.event_id, fact.raw)
             for position, fact in enumerate(self._truth.logs[shard_id][after : after + 20], after + 1)
         ]
+        return OutboxPage(rows, more=len(rows) == 20)
 
     async def head(self, shard_id: ShardId, position: ShardPosition) -> LogHead:
         await asyncio.sleep(self._delay())
