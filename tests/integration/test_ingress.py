@@ -10,17 +10,20 @@ from contextlib import asynccontextmanager
 
 import nats
 import pytest
+import pytest_asyncio
 
 from contracts import subjects
 from contracts.receipt import Receipt
 from contracts.rejection import Code, Rejection
 from contracts.reply import decode_reply
+from ops.embedded.postgres_server import PostgresServer
 from ops.init import Organization
 from services.authority import ingress as ingress_module
 from services.authority.admission_pool import AdmissionPool
 from services.authority.admitted import AuthenticationFailure
 from services.authority.ingress import Ingress
 from services.process.metrics import Metrics
+from tests.agent_rig import shared_organization_of
 from tests.authority_rig import InProcessAuthority, authority_on, post, rows, with_groups
 
 
@@ -73,6 +76,34 @@ async def door(authority: InProcessAuthority, nats_url: str) -> AsyncIterator[Do
             metrics.close()
 
 
+class SharedDoor:
+    """One door for all tests whose Commands leave nothing behind that another one could meet."""
+
+    def __init__(self, door: Door, organization: Organization, database_url: str) -> None:
+        self.door = door
+        self.organization = organization
+        self._database_url = database_url
+
+    async def posted(self) -> int:
+        """How many Messages the log holds."""
+        [(events,)] = await rows(self._database_url, "SELECT count(*) FROM event_log WHERE kind = 'message.posted'")
+        return int(events)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(
+    postgres_server: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[SharedDoor]:
+    folder = tmp_path_factory.mktemp("shared")
+    async with (
+        shared_organization_of(postgres_server, folder) as (organization, database_url, nats_url),
+        authority_on(database_url, organization) as authority,
+    ):
+        await with_groups(authority, 0)
+        async with door(authority, nats_url) as opened:
+            yield SharedDoor(opened, organization, database_url)
+
+
 def replaced(old: bytes, new: bytes) -> Callable[[bytes], bytes]:
     """Damage: one text for another; the signature no longer matters where an earlier stage refuses."""
 
@@ -103,24 +134,23 @@ damages: dict[str, tuple[Callable[[bytes], bytes], Code]] = {
 }
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("name", damages)
-async def test_damaged_commands_get_the_right_answer_and_change_nothing(
-    name: str, database_url: str, organization: Organization, nats_url: str
-) -> None:
+async def test_damaged_commands_get_the_right_answer_and_change_nothing(name: str, shared: SharedDoor) -> None:
     """ACC-5, ACC-1, ERR-1, RULE-09: the right code at the door, before any write; the door stays open."""
     damage, code = damages[name]
-    async with authority_on(database_url, organization) as authority:
-        await with_groups(authority, 0)
-        async with door(authority, nats_url) as opened:
-            refusal = await opened.send(damage(post(organization)))
-            assert isinstance(refusal, Rejection)
-            assert (refusal.code, refusal.retryable) == (code, False)
-            assert bool(opened.failures) == (code is Code.AUTH_INVALID_SIGNATURE)
-            assert isinstance(await opened.send(post(organization)), Receipt)
-    [(events,)] = await rows(database_url, "SELECT count(*) FROM event_log WHERE kind = 'message.posted'")
-    assert events == 1
+    before = await shared.posted()
+    shared.door.failures.clear()
+    refusal = await shared.door.send(damage(post(shared.organization)))
+    assert isinstance(refusal, Rejection)
+    assert (refusal.code, refusal.retryable) == (code, False)
+    assert bool(shared.door.failures) == (code is Code.AUTH_INVALID_SIGNATURE)
+    assert await shared.posted() == before
+    assert isinstance(await shared.door.send(post(shared.organization)), Receipt)
+    assert await shared.posted() == before + 1
 
 
+@pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(
     ("issued_at", "code"),
     [
@@ -132,14 +162,9 @@ async def test_damaged_commands_get_the_right_answer_and_change_nothing(
         ("2026-01-01T00:00:00.123456789012Z", Code.AUTH_INVALID_SIGNATURE),
     ],
 )
-async def test_odd_times_get_the_right_answer(
-    issued_at: str, code: Code, database_url: str, organization: Organization, nats_url: str
-) -> None:
+async def test_odd_times_get_the_right_answer(issued_at: str, code: Code, shared: SharedDoor) -> None:
     """TRU-3, ACC-5: what is no timestamp fails the schema; one that is not UTC or not fresh fails like any other."""
-    async with authority_on(database_url, organization) as authority:
-        await with_groups(authority, 0)
-        async with door(authority, nats_url) as opened:
-            refusal = await opened.send(post(organization, issuedAt=issued_at))
+    refusal = await shared.door.send(post(shared.organization, issuedAt=issued_at))
     assert isinstance(refusal, Rejection)
     assert refusal.code is code
 
