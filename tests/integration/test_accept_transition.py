@@ -56,7 +56,8 @@ async def test_one_transition_is_visible_whole(database_url: str, organization: 
     )
     assert admitted == 1
     report = await verified(database_url, organization)
-    assert report.examined == {"log": 3, "signature": 3, "receipts": 3, "admissions": 3, "state": 2, "keys": 5}
+    found = {"log": 3, "signature": 3, "receipts": 3, "admissions": 3, "state": 2, "incarnations": 1, "keys": 5}
+    assert report.examined == found
 
 
 async def test_events_cannot_be_changed(database_url: str, organization: Organization) -> None:

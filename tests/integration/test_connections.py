@@ -9,14 +9,17 @@ import pytest
 from psycopg_pool import PoolTimeout
 
 from ops.embedded.broker_server import BrokerServer
-from services.process import broker
+from services.process import broker, database
 from services.process.database import FaultKind, Timeouts, classify, connect, open_pool
 from services.process.metrics import Metrics
 from tests.fault_proxy import FaultProxy
 
 
-async def test_a_cut_connection_is_transient_and_the_pool_replaces_it(database_url: str) -> None:
+async def test_a_cut_connection_is_transient_and_the_pool_replaces_it(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """DUR-3: what was under way fails as transient; the next user of the pool gets a sound connection."""
+    monkeypatch.setattr(database, "trusted_seconds", 0)
     async with FaultProxy.to_database(database_url) as proxy:
         pool = await open_pool(proxy.database_url(database_url), name="test", maximum=1)
         try:
@@ -29,6 +32,14 @@ async def test_a_cut_connection_is_transient_and_the_pool_replaces_it(database_u
                 row = await (await connection.execute("SELECT 1")).fetchone()
             assert row == (1,)
             await proxy.cut()  # while it lies idle in the pool
+            async with pool.connection() as connection:
+                await connection.execute("SELECT 1")
+            monkeypatch.setattr(database, "trusted_seconds", 60)
+            await proxy.cut()  # a moment after it stood: its user meets the fault, and the one after him does not
+            with pytest.raises(psycopg.OperationalError) as met:
+                async with pool.connection() as connection:
+                    await connection.execute("SELECT 1")
+            assert classify(met.value) is FaultKind.TRANSIENT
             async with pool.connection() as connection:
                 await connection.execute("SELECT 1")
         finally:
