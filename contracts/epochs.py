@@ -5,6 +5,7 @@ its base. The base is a number of seconds, so it lies above whatever a lost hist
 base: that would take 2^20 grants in every second between.
 """
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -12,18 +13,35 @@ from contracts.bounds import safe_integer_max
 
 counter_bits: Final = 20
 """Bits of an epoch that count grants; what stands above them is the base."""
-abandoned_seconds: Final = 86_400
-"""How far the clock that opened a forgotten incarnation may have been ahead of ours."""
+ahead_seconds_max: Final = 366 * 86_400
+"""How far a base may be ahead of the clock: a name that says more was not made by an authority."""
+_name_digits: Final = 32
+_base_digits: Final = 10
 base_epoch: Final = datetime(2024, 1, 1, tzinfo=UTC)
 """The moment that bases count seconds from."""
 
 
-def epoch_base(now: datetime, previous: int, abandoned: int = 0) -> int:
-    """The base of an incarnation that opens `now`: seconds since 2024, and always above the `previous` one.
+def epoch_base(now: datetime, previous: int, abandoned: Iterable[str] = ()) -> int:
+    """The base of an incarnation that opens `now`: seconds since 2024, above `previous` and all that are `abandoned`.
 
-    Incarnations that are `abandoned` unseen took their bases from a clock that is not known: a day above for each.
+    Those are names of incarnations that the database knows nothing of: each says its own base.
     """
-    return max(int((now - base_epoch).total_seconds()), previous + 1) + abandoned * abandoned_seconds
+    seconds = int((now - base_epoch).total_seconds())
+    known = (base_of(name) for name in abandoned)
+    return max(seconds, previous + 1, *(base + 1 for base in known if base <= seconds + ahead_seconds_max))
+
+
+def incarnation_name(base: int, chance: str) -> str:
+    """The name of an incarnation: its base, so that whoever meets the name knows it, then hexadecimal chance."""
+    digits = f"{base:0{_base_digits}x}"
+    if len(digits) > _base_digits or len(chance) < _name_digits:
+        raise ValueError(f"base {base} or the {len(chance)} digits of chance do not fit into a name")
+    return digits + chance[-(_name_digits - _base_digits) :]
+
+
+def base_of(name: str) -> int:
+    """The base that an incarnation's name says."""
+    return int(name[:_base_digits], 16)
 
 
 def epoch_floor(base: int) -> int:

@@ -17,6 +17,7 @@ from typing import Final
 
 from contracts import service_principals
 from contracts.documents.common import Actor, ActorType
+from contracts.epochs import incarnation_name
 from contracts.key_registry import KeyBinding, RegistryEvidence
 from contracts.signature import SigningKey, algorithm, base64url_text
 from contracts.timestamps import format_timestamp
@@ -210,7 +211,9 @@ async def _ensure_organization(
         await connection.execute(sql.insert_organization, facts)
         await connection.execute(sql.insert_shards, facts)
         await connection.execute(sql.reserve_registry_group, facts)
-        await connection.execute(sql.insert_first_incarnation, facts | {"incarnation": secrets.token_hex(16)})
+        await connection.execute(
+            sql.insert_first_incarnation, facts | {"incarnation": incarnation_name(0, secrets.token_hex(16))}
+        )
         created.append(f"Organization {identifier} with {shards} shards")
         return shards
     stored = int(row[2])

@@ -46,6 +46,8 @@ batches_in_flight_max: Final = 3
 """Batches sent and not yet answered."""
 answer_seconds_max: Final = 5.0
 """Seconds without any answer after which the pipeline stops."""
+stall_seconds: Final = 0.05
+"""Seconds for which answers that have arrived may wait to be read."""
 quiet_seconds_max: Final = 0.5
 """Seconds to let answers that are still under way arrive after a stop, before the stream is looked at."""
 
@@ -158,6 +160,9 @@ class PublishPipeline:
         """Wait until fewer than `flights_max` flights are under way; True when the pipeline has stopped instead."""
         while self._stop is None and len(self._flights) >= flights_max and not unless() and not self._is_silent():
             await self._wait(self._heard_at + answer_seconds_max)
+        if self._is_silent():
+            # Answers may lie in the socket of a process that did not run meanwhile.
+            await asyncio.sleep(stall_seconds)
         if self._is_silent():
             self._note(StopReason.SILENT, self._sent, f"no answer for {answer_seconds_max:g} s")
         return self._stop is not None

@@ -106,14 +106,16 @@ class ConsumerRun:
         """Those that were met: of each other one the authority is asked once where delivery goes on."""
         self._relay_epochs: dict[int, int] = {}
         self._attempts = 0
+        self._refusals = 0
+        """Since heads were compared last."""
 
     def refresh(self) -> None:
         """Ask the provider again, and compare heads: Memberships changed, or something looks wrong."""
         self._refresh.set()
 
-    def _doubt(self) -> None:
+    def _refused(self) -> None:
         """Who may not read may have no delivery left either: a replaced session hears nothing and is told nothing."""
-        self._attempts += 1
+        self._refusals += 1
         self.refresh()
 
     async def run(self) -> None:
@@ -141,7 +143,7 @@ class ConsumerRun:
                 self._source,
                 self._repairs,
                 meet=self._meet,
-                refused=self._doubt,
+                refused=self._refused,
                 announced=self._announced,
             )
             quarantine = QuarantineWatch(
@@ -170,7 +172,10 @@ class ConsumerRun:
                     for group_id, sequence in (await projection.heads_ahead()).items():
                         self._repairs.reach(projection, group_id, sequence)
                 attempt = 0
-                while not self._refresh.is_set() and not await self._watch.compare():
+                while not self._refresh.is_set():
+                    if await self._watch.compare():
+                        self._refusals = 0
+                        break
                     attempt += 1
                     await asyncio.sleep(self._bounds.backoff(attempt))
                 await self._refresh.wait()
@@ -179,7 +184,7 @@ class ConsumerRun:
 
     async def _provision(self) -> Provisioned:
         while True:
-            await asyncio.sleep(self._bounds.backoff(self._attempts))
+            await asyncio.sleep(self._bounds.backoff(max(self._attempts, self._refusals)))
             try:
                 return await self._provider.provision()
             except DeliveryUnavailable as fault:
@@ -227,7 +232,8 @@ class ConsumerRun:
                     await self._notice(delivery, delivered)
         except ConsumerGone as fault:
             _log.warning("consumer_gone", stream=delivery.stream, consumer=delivery.consumer, reason=str(fault))
-            self._doubt()
+            self._attempts += 1
+            self.refresh()
         finally:
             await pull.close()
 

@@ -118,6 +118,8 @@ class HeadWatch:
             self._meet(await self._source.incarnation())
         except (HistoryUnavailable, HistoryRefused) as fault:
             _log.warning("incarnation_not_asked", reason=str(fault))
+            if isinstance(fault, HistoryRefused):
+                self._refused()
 
     async def compare(self, group_ids: Collection[str] = ()) -> bool:
         """Ask for the heads of these Groups (of all known ones without any); whether the source answered."""

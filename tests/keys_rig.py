@@ -6,13 +6,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from contracts.command import key_register, key_retire, key_revoke
-from contracts.rejection import Rejection
 from contracts.signature import SigningKey, base64url_text
 from contracts.timestamps import format_timestamp
 from ops.bench.workload import signed_command
 from ops.init import Organization
-from services.authority.read_request import ReadRequest, ReadTrust, read_request, verify_request
-from services.process.database import Pool
 from tests.authority_rig import InProcessAuthority, authority_on, post, rows, with_groups
 
 
@@ -75,15 +72,6 @@ class _Signer:
     def __init__(self, key: SigningKey) -> None:
         self.keys = self
         self.mission_owner = key
-
-
-async def gate_of_reads(pool: Pool, trust: ReadTrust, raw: bytes, kinds: tuple[str, ...]) -> ReadRequest | Rejection:
-    """What becomes of a read before it is answered."""
-    verified = await verify_request(pool, trust, raw)
-    if isinstance(verified, Rejection):
-        return verified
-    async with pool.connection() as connection:
-        return await read_request(connection, trust, verified, kinds)
 
 
 async def standing(url: str, key: SigningKey) -> tuple[str | None, str | None]:

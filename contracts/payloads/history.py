@@ -10,8 +10,8 @@ from contracts.identifiers import PositiveInteger
 from contracts.payloads.fields import FreeText
 
 Incarnation = Annotated[str, Meta(pattern=r"\A[0-9a-f]{32}\Z")]
-"""The name of an incarnation: 128 random bits in lower-case hex."""
-abandoned_max = 64
+"""The name of an incarnation (`contracts.epochs`): 32 digits of lower-case hex."""
+abandoned_max = 1_024
 """Incarnations that one opening can give up; more were never open at one broker."""
 
 

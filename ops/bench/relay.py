@@ -83,7 +83,7 @@ async def _bodies(outbox: Outbox, events: int) -> list[tuple[str, bytes]]:
     bodies: list[tuple[str, bytes]] = []
     while len(bodies) < events:
         page = await outbox.page(shard_id, ShardPosition(len(bodies)))
-        bodies.extend((subjects.event(outbox.organization_id, shard_id, row.group_id), row.event) for row in page)
+        bodies.extend((subjects.event(outbox.organization_id, shard_id, row.group_id), row.event) for row in page.rows)
     return bodies
 
 

@@ -22,20 +22,29 @@ async def verify_incarnations(
     """Compare every incarnation; `ends` gives the last position of a shard's log in each. Check `incarnations`."""
     asked = {"organization_id": organization_id}
     rows = await (await connection.execute(sql.read_opened_incarnations, asked)).fetchall()
+    shards = {shard for (shard,) in await (await connection.execute(sql.read_shards, asked)).fetchall()}
     before: list[str] = []
-    for incarnation, *said, raw, forks in rows:
+    base_before = -1
+    for incarnation, *said, command, raw, forks in rows:
         report.count("incarnations")
         faults = [*_opening(incarnation, said, raw, before, organization_id), *_forks(forks, ends, before)]
+        if before and {shard for shard, _ in forks} != shards:
+            faults.append("it does not say of every shard where its log ended")
+        if said[1] <= base_before:
+            faults.append(f"its epochs stand above {said[1]}, which is not above {base_before} before it")
+        if command is not None and set(_abandoned(command)) != set(said[3]):
+            faults.append("it gave up other incarnations than the Command that opened it named")
         for fault in faults:
             report.add(Finding(check="incarnations", message=f"incarnation {incarnation}: {fault}"))
         before.append(incarnation)
+        base_before = said[1]
 
 
 def _opening(
     incarnation: str, said: list[Any], raw: bytes | None, before: list[str], organization_id: str
 ) -> Iterator[str]:
     """What is wrong with parent, base and reason of a row."""
-    parent, epoch_base, reason = said
+    parent, epoch_base, reason, _ = said
     followed = before[-1] if before else None
     if parent != followed:
         yield f"its parent is {parent}, but the one before it is {followed}"
@@ -57,6 +66,12 @@ def _opening(
     signed = (payload.incarnation, payload.parent, payload.epoch_base, payload.reason)
     if signed != (incarnation, parent, epoch_base, reason):
         yield "its row does not say what the signed Event says"
+
+
+def _abandoned(command: bytes) -> list[str]:
+    """The incarnations that a stored Command gave up."""
+    named: list[str] = msgspec.json.decode(command)["payload"].get("abandoned", [])
+    return named
 
 
 def _forks(forks: list[Any], ends: Mapping[tuple[int, str], int], before: list[str]) -> Iterator[str]:

@@ -28,7 +28,6 @@ from services.authority.admitted import Answer, AuthenticationFailure
 from services.authority.append_events import AppendedEvent
 from services.authority.batch_facts import BatchFacts, BatchNeeds, Routed, needs_of, read_facts
 from services.authority.group_cache import GroupCache
-from services.authority.history_standing import HistoryDoubted
 from services.authority.judge_batch import BatchJudge, Office
 from services.authority.write_batch import write_batch
 
@@ -94,8 +93,7 @@ async def resume_groups(
     key = office.key
 
     def resume(judge: BatchJudge) -> tuple[Answer, ...]:
-        if (doubt := office.history.fault) is not None:
-            raise HistoryDoubted(doubt)
+        office.history.require_sound()
         for group_id in needs.group_ids:
             judge.resume(shard_id, group_id)
         return ()
@@ -118,8 +116,8 @@ async def _transact(
     try:
         facts = await read_facts(connection, office.organization_id, needs, cache)
         _require_shards(facts, office.holder, held)
-        if not needs.resumes_history:
-            office.history.require_examined(facts.life)
+        require = office.history.require_judged if needs.resumes_history else office.history.require_examined
+        require(facts.life)
         judge = BatchJudge(office, key, facts)
         answers = judge_all(judge)
         if judge.outcome.events:

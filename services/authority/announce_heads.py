@@ -21,7 +21,8 @@ from contracts.chain import ChainHash
 from contracts.cursor import EventMark
 from contracts.identifiers import GroupSequence, ShardId
 from contracts.payloads.requests import GroupHead
-from services.process.database import FaultKind, Pool, classify
+from services.authority.history_standing import HistoryDoubted
+from services.process.database import Connections, FaultKind, classify
 from services.process.logs import get_log
 from services.process.statements import load
 
@@ -58,7 +59,9 @@ class _Touched(Struct):
 class HeadAnnouncer:
     """Announces for one authority process. One task calls `run`; `touched` is called from the same event loop."""
 
-    def __init__(self, nc: Client, pool: Pool, organization_id: str, held: Callable[[], Collection[ShardId]]) -> None:
+    def __init__(
+        self, nc: Client, pool: Connections, organization_id: str, held: Callable[[], Collection[ShardId]]
+    ) -> None:
         """`held` tells which shards this process holds at the moment."""
         self._nc = nc
         self._pool = pool
@@ -95,6 +98,9 @@ class HeadAnnouncer:
             try:
                 await self._announce_touched()
                 await self._announce_page()
+            except HistoryDoubted:
+                # The guard says why. Heads of before come again, of this history or of the next.
+                self._touched.clear()
             except BrokerError as fault:
                 log.warning("heads_not_announced", error=str(fault) or type(fault).__name__)
             except Exception as fault:

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from contracts.command import history_resume
-from contracts.epochs import epoch_base
+from contracts.epochs import epoch_base, incarnation_name
 from contracts.event import history_resumed
 from contracts.fold_history import group_revision
 from contracts.payloads.history import HistoryResume, HistoryResumed
@@ -42,10 +42,11 @@ def _follows_the_current(case: Case[HistoryResume]) -> Rejection | None:
 
 def _resumed(case: Case[HistoryResume]) -> tuple[EventDraft, ...]:
     current = case.context.incarnation
+    base = epoch_base(case.context.now, current.epoch_base, case.payload.abandoned)
     event = HistoryResumed(
-        incarnation=case.context.new_id().removeprefix("urn:uuid:").replace("-", ""),
+        incarnation=incarnation_name(base, case.context.new_id().removeprefix("urn:uuid:").replace("-", "")),
         parent=current.name,
-        epoch_base=epoch_base(case.context.now, current.epoch_base, len(case.payload.abandoned)),
+        epoch_base=base,
         reason=case.payload.reason,
     )
     return (case.draft(event, group_revision),)

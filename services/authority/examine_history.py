@@ -20,7 +20,7 @@ from services.process.statements import load
 
 shards_at_once_max: Final = 16
 """Shards that the broker is asked about at once."""
-broker_seconds_max: Final = 15.0
+broker_seconds_max: Final = 10.0
 """Seconds that the broker may take for its answers, all together."""
 
 sql = load(__package__)

@@ -13,6 +13,9 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from typing import Any, Final
 
+import psycopg
+from msgspec import Struct
+from nats.errors import Error as BrokerError
 from psycopg import AsyncConnection
 
 from contracts.command import history_resume
@@ -20,11 +23,10 @@ from contracts.identifiers import registry_group
 from contracts.rejection import Rejection
 from contracts.reply import decode_reply
 from services.authority.broker_consumers import BrokerConsumers
-from services.authority.examine_history import HistoryEvidence, examination_faults, examine_history
+from services.authority.examine_history import HistoryEvidence, NotExaminable, examine_history
 from services.authority.history_standing import not_examined_yet
 from services.authority.judge_batch import Office
 from services.authority.sign_own_command import sign_own_command
-from services.process.database import FaultKind, classify
 from services.process.health import READY, Finding
 from services.process.logs import get_log
 
@@ -33,8 +35,10 @@ examination_seconds_max: Final = 30.0
 doubt_seconds: Final = 1.0
 """Seconds between two while something is, or while nothing could be examined."""
 look_seconds: Final = 1.0
-decision_seconds_max: Final = 15.0
-"""Seconds that a decision of this process itself may take."""
+pause_seconds: Final = 0.2
+"""Seconds after an examination within which there is no other."""
+round_seconds_max: Final = 15.0
+"""Seconds that an examination may take, and as many a decision of this process itself."""
 remedy: Final = "look with `weavehold incarnation show`, then decide with `weavehold incarnation open`"
 
 log = get_log(__name__)
@@ -49,6 +53,13 @@ class OnFailover(Enum):
     """Open a new incarnation at once: replication is asynchronous, and commits may be lost."""
     TRUST = "trust"
     """Go on: replication is synchronous, so nothing that was answered is lost."""
+
+
+class _Unexamined(Struct, frozen=True):
+    """Why there was no examination, and whether that lies in the database."""
+
+    reason: str
+    of_database: bool
 
 
 class HistoryGuard:
@@ -74,14 +85,15 @@ class HistoryGuard:
         self._broker = broker
         self._submit = submit
         self._on_failover = on_failover
-        self._unexamined: str | None = not_examined_yet
+        self._unexamined: _Unexamined | None = _Unexamined(not_examined_yet, of_database=False)
+        self._refused: str | None = None
         self._standing.fault = not_examined_yet
 
     async def run(self, beat: Callable[[], None]) -> None:
         """Examine now and then, and at once when somebody met another life of the server, until cancelled."""
         while True:
             beat()
-            self._note(await self._examine())
+            self._note(await self._examine(beat))
             await self._wait(examination_seconds_max if self._standing.fault is None else doubt_seconds, beat)
 
     async def _wait(self, seconds: float, beat: Callable[[], None]) -> None:
@@ -89,6 +101,8 @@ class HistoryGuard:
         if self._unexamined is not None:
             await asyncio.sleep(doubt_seconds)
             return
+        # Who asks again at once met a connection to a server that lives on elsewhere: it does not set the pace.
+        await asyncio.sleep(pause_seconds)
         ends = time.monotonic() + seconds
         while time.monotonic() < ends:
             beat()
@@ -96,28 +110,28 @@ class HistoryGuard:
                 await asyncio.wait_for(self._standing.asked.wait(), look_seconds)
                 return
 
-    def _note(self, unexamined: str | None) -> None:
+    def _note(self, unexamined: _Unexamined | None) -> None:
         """A verdict stands while nobody meets another life: database and broker may rest meanwhile."""
         if unexamined is None:
             self._standing.asked.clear()
         elif unexamined != self._unexamined:
-            log.warning("history_not_examined", fault=unexamined)
+            log.warning("history_not_examined", fault=unexamined.reason)
         self._unexamined = unexamined
 
-    async def _examine(self) -> str | None:
+    async def _examine(self, beat: Callable[[], None]) -> _Unexamined | None:
         """Judge what new connections lead to; why it could not be examined, or None."""
         try:
-            async with await self._connect() as connection:
+            async with asyncio.timeout(round_seconds_max), await self._connect() as connection:
                 evidence = await examine_history(connection, self._broker, self._office.organization_id)
-                self._judge(evidence)
-                if self._standing.fault is not None and self._resumes(evidence):
-                    await self._resume(connection, evidence)
-        except examination_faults as fault:
-            return str(fault) or type(fault).__name__
-        except Exception as fault:
-            if classify(fault) is not FaultKind.TRANSIENT:
-                raise
-            return str(fault) or type(fault).__name__
+            self._judge(evidence)
+            if self._standing.fault is not None and self._resumes(evidence):
+                beat()
+                await self._resume(evidence)
+        except (BrokerError, TimeoutError) as fault:
+            return _Unexamined(str(fault) or type(fault).__name__, of_database=False)
+        except (NotExaminable, LookupError, OSError, psycopg.Error) as fault:
+            # Whatever a database says while it is restored in place: it is looked at again.
+            return _Unexamined(str(fault) or type(fault).__name__, of_database=True)
         return None
 
     def _judge(self, evidence: HistoryEvidence) -> None:
@@ -137,29 +151,31 @@ class HistoryGuard:
         """Whether what to do was decided beforehand."""
         return evidence.was_promoted and self._on_failover is OnFailover.RESUME
 
-    async def _resume(self, connection: AsyncConnection[Any], evidence: HistoryEvidence) -> None:
+    async def _resume(self, evidence: HistoryEvidence) -> None:
         """Ask for what was decided beforehand. Only an examination that then finds no fault ends the doubt."""
         payload = {
             "incarnation": evidence.incarnation,
             "reason": f"failover: {evidence.identity_fault}",
             "abandoned": list(evidence.forgotten),
         }
-        raw = await sign_own_command(
-            connection,
-            self._office.key,
-            history_resume,
-            payload,
-            group_id=registry_group(self._office.organization_id),
-        )
-        async with asyncio.timeout(decision_seconds_max):
+        registry = registry_group(self._office.organization_id)
+        async with asyncio.timeout(round_seconds_max):
+            async with await self._connect() as connection:
+                raw = await sign_own_command(connection, self._office.key, history_resume, payload, group_id=registry)
             reply = decode_reply(await self._submit(raw))
-        if isinstance(reply, Rejection):
-            log.error("history_not_resumed", code=reply.code.value, reason=reply.message)
+        refused = f"{reply.code.value}: {reply.message}" if isinstance(reply, Rejection) else None
+        if refused is not None and refused != self._refused:
+            log.error("history_not_resumed", reason=refused)
+        self._refused = refused
 
     async def check(self) -> Finding:
-        """Readiness: whether the history is beyond doubt, on the server that new connections lead to."""
+        """Readiness: whether the history is beyond doubt on the server that new connections lead to, as far as seen.
+
+        A broker that is away takes nothing from a verdict, unless somebody has met another life of the server.
+        """
         if self._standing.fault is not None:
             return Finding.failed(self._standing.fault)
-        if self._standing.asked.is_set():
-            return Finding.failed(self._unexamined or not_examined_yet)
-        return READY
+        unexamined = self._unexamined
+        if unexamined is not None and (unexamined.of_database or self._standing.asked.is_set()):
+            return Finding.failed(f"the history cannot be examined: {unexamined.reason}")
+        return Finding.failed(not_examined_yet) if self._standing.asked.is_set() else READY

@@ -1,8 +1,8 @@
 """Whether what the database holds may be believed to be the whole history: known of one life of one server (RULE-16).
 
 While a server lives, what it committed stays. A restore, a volume set back, a failover and a moved address all lead to
-another life, whatever connections, poolers and proxies stand between. So each accepting transaction and each read
-compares the life that it runs on with the one that was examined; no connection has to be trusted.
+another life. So each accepting transaction compares the life that it runs on with the one that was examined, and each
+connection is compared when something is to be read on it: none is trusted for having been opened well.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ class HistoryDoubted(Exception):
 class HistoryStanding:
     """The last verdict, shared by all that accept and read in a process. Until a guard takes part nothing is in doubt.
 
-    `fault` says why the history is in doubt; without one it stands beyond doubt on the server life `examined`.
+    `fault` says why the history is in doubt on the server life `examined`; without one it stands beyond doubt there.
     `asked` is set when somebody met another life.
     """
 
@@ -40,20 +40,22 @@ class HistoryStanding:
         self.examined: ServerLife | None = None
         self.asked = asyncio.Event()
 
-    def doubt(self, life: ServerLife) -> str | None:
-        """Why nothing read on this life may be believed now, or None."""
-        return self.fault or (_another_life if self._is_another(life) else None)
+    def require_sound(self) -> None:
+        """Raises HistoryDoubted while there is a fault."""
+        if self.fault is not None:
+            raise HistoryDoubted(self.fault)
 
     def require_examined(self, life: ServerLife) -> None:
-        """Raises HistoryDoubted on a life that no verdict is about. While there is a fault the judge knows of it."""
-        if self.fault is None and self._is_another(life):
+        """Raises HistoryDoubted on a life that the verdict, good or bad, is not about."""
+        if self.examined is not None and self.examined != life:
+            self.asked.set()
             raise HistoryDoubted(_another_life)
 
-    def _is_another(self, life: ServerLife) -> bool:
-        if self.examined is None or self.examined == life:
-            return False
-        self.asked.set()
-        return True
+    def require_judged(self, life: ServerLife) -> None:
+        """Raises HistoryDoubted also while there is no verdict at all: nothing can be decided on it then."""
+        self.require_examined(life)
+        if self.examined is None:
+            self.require_sound()
 
 
 def server_life(row: Sequence[Any]) -> ServerLife:

@@ -183,8 +183,10 @@ class BatchJudge:
             return misrouted
         state = self._state(command)
         context = self._context(command)
-        self.resume(routed.shard_id, state.group_id)
-        self._record_overdue(routed, state, context)
+        if self._office.history.fault is None:
+            # In doubt only a decision is judged, and if it is refused nothing is written.
+            self.resume(routed.shard_id, state.group_id)
+            self._record_overdue(routed, state, context)
         decision = decide(state, command, context)
         if isinstance(decision, Rejection):
             return decision

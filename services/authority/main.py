@@ -27,6 +27,7 @@ from services.authority.audit_failure import audit_failure, forget_old_failures
 from services.authority.audit_registry import RegistryAuditor
 from services.authority.batch_facts import sql
 from services.authority.broker_consumers import BrokerConsumers
+from services.authority.examined_pool import ExaminedPool
 from services.authority.follow_signing_key import SigningKeyFollower
 from services.authority.freshness import Freshness
 from services.authority.guard_history import HistoryGuard, OnFailover
@@ -88,6 +89,7 @@ class Authority:
         self._process = process
         self._broker = broker
         self._pool = pool
+        self._examined = ExaminedPool(pool, self.office.history)
         self._held: dict[ShardId, int] = {}
         self._holders: dict[ShardId, str] = {}
         self._serving: dict[ShardId, Lane] = {}
@@ -105,7 +107,7 @@ class Authority:
         self._registry = RegistryAuditor(self.office, self._keys, pool)
         process.health.add("signing_key", self._signing_key.check)
         process.health.add("key_registry", self._registry.check)
-        self._announcer = HeadAnnouncer(broker, pool, settings.organization_id, self._held.keys)
+        self._announcer = HeadAnnouncer(broker, self._examined, settings.organization_id, self._held.keys)
         self._displaced = process.metrics.counter(
             "authentication_failures_displaced", "Authentication failures that were not audited for lack of room"
         )
@@ -170,7 +172,7 @@ class Authority:
         ]
         loops += [self._start(f"lane-{number}", lane.run) for number, lane in enumerate(self._lanes)]
         loops += [self._start(f"admission-{number}", self.ingress.admit_batches) for number in range(admission_loops)]
-        opener = SessionOpener(self.ingress.submit, self._pool, organization_id, lambda: self.office.key)
+        opener = SessionOpener(self.ingress.submit, self._examined, organization_id, lambda: self.office.key)
         broker = self._broker
         commands = await broker.subscribe(
             subjects.command_ingress(organization_id), queue=queue_group, cb=self.ingress.on_command
@@ -180,13 +182,12 @@ class Authority:
         )
         served = await serve_requests(
             broker,
-            self._pool,
+            self._examined,
             ReadTrust(
                 organization_id=organization_id,
                 keys=self._keys,
                 freshness=self.office.freshness,
                 registry_fault=lambda: self.office.registry_fault,
-                history=self.office.history,
             ),
             signing_key=lambda: self.office.key,
             open_session=opener.open,

@@ -13,7 +13,7 @@ from contracts.reply import decode_reply
 from contracts.signature import SigningKey
 from services.authority.serve_session import SessionOpened
 from services.authority.sign_own_command import sign_own_command
-from services.process.database import Pool
+from services.process.database import Connections
 from services.process.statements import load
 
 sql = load(__package__)
@@ -25,7 +25,7 @@ class SessionOpener:
     def __init__(
         self,
         submit: Callable[[bytes], Awaitable[bytes]],
-        pool: Pool,
+        pool: Connections,
         organization_id: str,
         current_key: Callable[[], SigningKey],
     ) -> None:

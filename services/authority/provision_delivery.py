@@ -27,7 +27,7 @@ from contracts.payloads.requests import Delivery, HeldMembership
 from contracts.rejection import Code, Rejection, reject
 from services.authority.broker_consumers import BrokerConsumers, StreamAbsent
 from services.authority.held_memberships import read_held_memberships
-from services.process.database import Pool
+from services.process.database import Connections
 from services.process.logs import get_log
 from services.process.statements import load
 
@@ -77,7 +77,7 @@ class Scope(Struct, frozen=True):
 
 
 async def provision_delivery(
-    nc: Client, pool: Pool, organization_id: str, agent_id: str, session_epoch: SessionEpoch
+    nc: Client, pool: Connections, organization_id: str, agent_id: str, session_epoch: SessionEpoch
 ) -> tuple[Delivery, ...] | Rejection:
     """Make the session's consumers agree with its Memberships and remove those of earlier sessions.
 
@@ -201,7 +201,9 @@ class StreamBehind(Exception):
     """The relay has not published far enough for this Agent's consumer to begin."""
 
 
-async def retire_deliveries(nc: Client, pool: Pool, organization_id: str, agent_id: str, epoch: SessionEpoch) -> None:
+async def retire_deliveries(
+    nc: Client, pool: Connections, organization_id: str, agent_id: str, epoch: SessionEpoch
+) -> None:
     """Delete the Agent's consumers of the sessions before `epoch`, wherever they are.
 
     Raises `nats.errors.Error` when the broker does not answer; the next provisioning does the same.

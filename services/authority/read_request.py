@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Struct, field
+from msgspec import UNSET, Struct
 from psycopg import AsyncConnection
 
 from contracts.bounds import request_bytes_max
@@ -26,11 +26,10 @@ from contracts.verification import RegisteredKey, Stage, VerificationFailure, Ve
 from services.authority.admitted import AuthenticationFailure
 from services.authority.audit_failure import audit_failure
 from services.authority.freshness import Freshness
-from services.authority.history_standing import HistoryStanding, server_life
 from services.authority.key_book import registered_key
 from services.authority.key_cache import KeyRegistryCache
 from services.authority.refuse_document import refuse_document, rejected_words
-from services.process.database import Pool
+from services.process.database import Connections
 from services.process.statements import load
 
 sql = load(__package__)
@@ -51,13 +50,6 @@ class ReadRequest(Struct, frozen=True, kw_only=True):
     payload: ReadPayload
 
 
-class VerifiedRequest(Struct, frozen=True):
-    """A request that passed the six stages, and the SHA-256 of its bytes."""
-
-    verified: Verified
-    document_sha256: bytes
-
-
 class _Believed(Struct, frozen=True):
     """A request whose signature, key and time hold, with the Session Epoch that its actor has now."""
 
@@ -68,36 +60,26 @@ class _Believed(Struct, frozen=True):
 class ReadTrust(Struct, frozen=True, kw_only=True):
     """What every request of one Organization is verified by; `keys` are re-read where they are believed.
 
-    While `registry_fault` gives a reason, the registry as a whole is not valid, so no request can be believed; what is
-    read from a server whose `history` is in doubt is told to nobody.
+    While `registry_fault` gives a reason, the registry as a whole is not valid, so no request can be believed.
     """
 
     organization_id: str
     keys: KeyRegistryCache
     freshness: Freshness
     registry_fault: Callable[[], str | None]
-    history: HistoryStanding = field(default_factory=HistoryStanding)
 
 
-async def verify_request(pool: Pool, trust: ReadTrust, raw: bytes) -> VerifiedRequest | Rejection:
-    """Size and the six stages, by remembered keys. Raises psycopg errors as they come."""
+async def read_request(
+    pool: Connections, trust: ReadTrust, raw: bytes, kinds: Collection[str]
+) -> ReadRequest | Rejection:
+    """Verify one request whose kind must be among `kinds`. Raises psycopg errors as they come."""
     if trust.registry_fault() is not None:
         return registry_not_trusted()
     verified = await _verify(trust.keys, raw)
     if isinstance(verified, VerificationFailure):
         return await _refuse_document(pool, trust.organization_id, raw, verified)
-    return VerifiedRequest(verified, hashlib.sha256(raw).digest())
-
-
-async def read_request(
-    connection: AsyncConnection[Any], trust: ReadTrust, request: VerifiedRequest, kinds: Collection[str]
-) -> ReadRequest | Rejection:
-    """Judge a verified request, whose kind must be among `kinds`, by what the database says now.
-
-    Who answers it reads on the same connection: so the answer comes from a server that was examined. Raises psycopg
-    errors as they come.
-    """
-    believed = await _believe(connection, trust, request)
+    async with pool.connection() as connection:
+        believed = await _believe(connection, trust, verified, raw)
     if isinstance(believed, Rejection):
         return believed
     command = believed.command
@@ -136,7 +118,9 @@ async def _verify(keys: KeyRegistryCache, raw: bytes) -> Verified | Verification
     return verified
 
 
-async def _refuse_document(pool: Pool, organization_id: str, raw: bytes, failure: VerificationFailure) -> Rejection:
+async def _refuse_document(
+    pool: Connections, organization_id: str, raw: bytes, failure: VerificationFailure
+) -> Rejection:
     refused = refuse_document(raw, failure)
     if refused.failure is not None:
         async with pool.connection() as connection:
@@ -145,19 +129,15 @@ async def _refuse_document(pool: Pool, organization_id: str, raw: bytes, failure
 
 
 async def _believe(
-    connection: AsyncConnection[Any], trust: ReadTrust, request: VerifiedRequest
+    connection: AsyncConnection[Any], trust: ReadTrust, verified: Verified, raw: bytes
 ) -> _Believed | Rejection:
     """Judge key and time as the database has them now."""
-    verified = request.verified
     command = verified.typed
     assert isinstance(command, Command)  # noqa: S101 - the kind decides the type
     asked = {"organization_id": trust.organization_id, "key_id": verified.key_id, "actor_id": command.actor.id}
     row = await (await connection.execute(sql.read_request_facts, asked, binary=True)).fetchone()
     assert row is not None  # noqa: S101 - the statement always gives one row
-    now, judged_at, session_epoch, *life_and_key = row
-    life, key = life_and_key[:3], life_and_key[3:]
-    if trust.history.doubt(server_life(life)) is not None:
-        return history_doubted()
+    now, judged_at, session_epoch, *key = row
     if (fault := _key_fault(key, (now, judged_at))) is not None:
         stage = Stage.KEY_RESOLUTION.value
     elif (fault := trust.freshness.around(now).fault(command.issued_at)) is not None:
@@ -170,7 +150,7 @@ async def _believe(
         key_id=verified.key_id,
         actor_id=command.actor.id,
         action_id=command.action_id,
-        document_sha256=request.document_sha256,
+        document_sha256=hashlib.sha256(raw).digest(),
     )
     await audit_failure(connection, trust.organization_id, record)
     return reject(Code.AUTH_INVALID_SIGNATURE, rejected_words)
@@ -179,12 +159,6 @@ async def _believe(
 def registry_not_trusted() -> Rejection:
     """The answer to whoever would have to be believed by a key while the registry is not valid."""
     message = "nobody can be verified now; send the same request again"
-    return reject(Code.BACKPRESSURE, message, retryable=True, retry_after_ms=1_000)
-
-
-def history_doubted() -> Rejection:
-    """The answer while the database may have lost history: it would be taken for the truth."""
-    message = "the history is in doubt, so nothing of it is told now; send the same request again"
     return reject(Code.BACKPRESSURE, message, retryable=True, retry_after_ms=1_000)
 
 

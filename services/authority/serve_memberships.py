@@ -12,14 +12,14 @@ from contracts.rejection import Rejection
 from services.authority.held_memberships import read_held_memberships
 from services.authority.provision_delivery import provision_delivery
 from services.authority.read_request import Reader
-from services.process.database import Pool
+from services.process.database import Connections
 from services.process.statements import load
 
 sql = load(__package__)
 
 
 async def serve_memberships(
-    nc: Client, pool: Pool, organization_id: str, reader: Reader, request: Memberships
+    nc: Client, pool: Connections, organization_id: str, reader: Reader, request: Memberships
 ) -> MembershipList | Rejection:
     """One page of the reader's Memberships that have not ended. The first page provisions an Agent's delivery.
 

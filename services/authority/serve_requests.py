@@ -35,22 +35,16 @@ from contracts.payloads.requests import (
 from contracts.rejection import Code, Rejection, reject
 from contracts.signature import SigningKey
 from services.authority.encode_answer import encode_rejection
+from services.authority.history_standing import HistoryDoubted
 from services.authority.provision_delivery import retire_deliveries
-from services.authority.read_request import (
-    ReadRequest,
-    ReadTrust,
-    history_doubted,
-    read_request,
-    registry_not_trusted,
-    verify_request,
-)
+from services.authority.read_request import ReadRequest, ReadTrust, read_request, registry_not_trusted
 from services.authority.serve_acknowledgement import serve_acknowledgement
 from services.authority.serve_heads import serve_heads
 from services.authority.serve_keys import serve_keys
 from services.authority.serve_memberships import serve_memberships
 from services.authority.serve_replay import serve_group_replay, serve_shard_replay
 from services.authority.serve_session import OpenSession, SessionOpened, serve_session
-from services.process.database import FaultKind, Pool, classify
+from services.process.database import Connections, FaultKind, classify
 from services.process.logs import get_log
 from services.process.metrics import Metrics
 
@@ -155,7 +149,7 @@ class ServedRequests:
 
 async def serve(
     nc: Client,
-    pool: Pool,
+    pool: Connections,
     trust: ReadTrust,
     *,
     signing_key: Callable[[], SigningKey],
@@ -196,7 +190,7 @@ class _Desk:
     def __init__(
         self,
         nc: Client,
-        pool: Pool,
+        pool: Connections,
         trust: ReadTrust,
         signing_key: Callable[[], SigningKey],
         open_session: OpenSession,
@@ -210,52 +204,54 @@ class _Desk:
 
     async def replay(self, raw: bytes) -> Struct | Rejection:
         """A page of a Group or of a shard."""
-        return await self._read(raw, (replay_request,))
+        request = await self._gate(raw, (replay_request,))
+        if isinstance(request, Rejection):
+            return request
+        async with self._pool.connection() as connection:
+            return await self._replay(connection, request)
+
+    async def _replay(self, connection: AsyncConnection[Any], request: ReadRequest) -> Struct | Rejection:
+        actor = request.reader.actor
+        match request.payload:
+            case GroupReplay() as asked:
+                return await serve_group_replay(connection, self._organization_id, actor, asked)
+            case ShardReplay() as asked:
+                return await serve_shard_replay(connection, self._organization_id, actor, asked)
+            case _:
+                raise AssertionError(f"{type(request.payload).__name__} passed the gate of replay")
 
     async def acknowledge(self, raw: bytes) -> Struct | Rejection:
         """A durable Cursor reported."""
-        return await self._read(raw, (acknowledge_request,))
+        request = await self._gate(raw, (acknowledge_request,))
+        if isinstance(request, Rejection):
+            return request
+        assert isinstance(request.payload, Acknowledge)  # noqa: S101 - the gate let this kind alone through
+        async with self._pool.connection() as connection:
+            return await serve_acknowledgement(connection, self._organization_id, request.reader.actor, request.payload)
 
     async def query(self, raw: bytes) -> Struct | Rejection:
         """Heads, Memberships or keys."""
-        return await self._read(raw, (heads_request, memberships_request, keys_request))
-
-    async def _read(self, raw: bytes, kinds: tuple[str, ...]) -> Struct | Rejection:
-        """Gate and answer on one connection: whose word it is was examined (RULE-16)."""
-        verified = await verify_request(self._pool, self._trust, raw)
-        if isinstance(verified, Rejection):
-            return verified
-        async with self._pool.connection() as connection:
-            request = await read_request(connection, self._trust, verified, kinds)
-            if isinstance(request, Rejection):
-                return request
-            if not isinstance(request.payload, Memberships):
-                return await self._answer(connection, request)
-        # Delivery is provisioned at the broker, which may take seconds: no connection is held for it.
-        return await serve_memberships(self._nc, self._pool, self._organization_id, request.reader, request.payload)
-
-    async def _answer(self, connection: AsyncConnection[Any], request: ReadRequest) -> Struct | Rejection:
-        organization_id, actor = self._organization_id, request.reader.actor
+        request = await self._gate(raw, (heads_request, memberships_request, keys_request))
+        if isinstance(request, Rejection):
+            return request
         match request.payload:
-            case GroupReplay() as asked:
-                return await serve_group_replay(connection, organization_id, actor, asked)
-            case ShardReplay() as asked:
-                return await serve_shard_replay(connection, organization_id, actor, asked)
-            case Acknowledge() as asked:
-                return await serve_acknowledgement(connection, organization_id, actor, asked)
             case Heads() as asked:
-                return await serve_heads(connection, organization_id, actor, asked)
+                async with self._pool.connection() as connection:
+                    return await serve_heads(connection, self._organization_id, request.reader.actor, asked)
+            case Memberships() as asked:
+                return await serve_memberships(self._nc, self._pool, self._organization_id, request.reader, asked)
             case Keys() as asked:
-                return await serve_keys(connection, organization_id, self._signing_key(), request.action_id, asked)
+                async with self._pool.connection() as connection:
+                    return await serve_keys(
+                        connection, self._organization_id, self._signing_key(), request.action_id, asked
+                    )
             case _:
-                raise AssertionError(f"{type(request.payload).__name__} is answered elsewhere")
+                raise AssertionError(f"{type(request.payload).__name__} passed the gate of queries")
 
     async def session(self, raw: bytes) -> Struct | Rejection:
         """One step of the handshake; a new session ends the delivery of those before it."""
         if self._trust.registry_fault() is not None:
             return registry_not_trusted()
-        if self._trust.history.fault is not None:
-            return history_doubted()
         return await serve_session(self._pool, self._organization_id, raw, self._open_and_retire)
 
     async def _open_and_retire(self, agent_id: str, key_id: str) -> SessionOpened | Rejection:
@@ -272,12 +268,18 @@ class _Desk:
         except (BrokerError, TimeoutError) as fault:
             log.warning("deliveries_not_retired", agent_id=agent_id, error=str(fault) or type(fault).__name__)
 
+    async def _gate(self, raw: bytes, kinds: tuple[str, ...]) -> ReadRequest | Rejection:
+        return await read_request(self._pool, self._trust, raw, kinds)
+
 
 def _encoded(answer: Struct | Rejection) -> bytes:
     return encode_rejection(answer) if isinstance(answer, Rejection) else msgspec.json.encode(answer)
 
 
 def _fault_answer(name: str, fault: Exception) -> Rejection:
+    if isinstance(fault, HistoryDoubted):
+        # What a restored log lacks would be taken for the truth (RULE-16).
+        return _overloaded("the history is in doubt, so nothing of it is told now")
     if isinstance(fault, TimeoutError) or classify(fault) is FaultKind.TRANSIENT:
         log.warning("request_not_served", request=name, error=str(fault) or type(fault).__name__)
         return _overloaded("the database does not answer in time")

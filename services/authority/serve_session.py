@@ -43,7 +43,7 @@ from services.authority.admitted import AuthenticationFailure
 from services.authority.audit_failure import audit_failure
 from services.authority.decide_organization import rejected_proof
 from services.authority.key_book import registered_key
-from services.process.database import Pool
+from services.process.database import Connections
 from services.process.statements import load
 
 open_challenges_max: Final = 2_000
@@ -91,7 +91,7 @@ class _Unproven(Struct, frozen=True):
 
 
 async def serve_session(
-    pool: Pool, organization_id: str, raw: bytes, open_session: OpenSession
+    pool: Connections, organization_id: str, raw: bytes, open_session: OpenSession
 ) -> HandshakeReply | Rejection:
     """Answer one step of the handshake. All failures of the proof look the same on the wire (TRU-5)."""
     try:

@@ -6,9 +6,10 @@ loses session settings.
 
 import time
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 import psycopg
@@ -42,6 +43,15 @@ pool_reconnect_seconds: Final = 30.0
 lookup_plans: Final = "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off"
 """Every statement of ours looks rows up by a key. A plan that was made and kept while the tables were empty would
 otherwise scan them whole, for ever more slowly, until someone analyzes them."""
+
+
+class Connections(Protocol):
+    """What lends connections."""
+
+    def connection(self) -> AbstractAsyncContextManager[AsyncConnection[tuple[Any, ...]]]:
+        """Lend one. Raises what a pool raises, and what the lender adds to it."""
+        ...
+
 
 type Connection = AsyncConnection[tuple[Any, ...]]
 type Pool = AsyncConnectionPool[AsyncConnection[tuple[Any, ...]]]

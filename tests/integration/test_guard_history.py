@@ -12,10 +12,9 @@ from psycopg import AsyncConnection
 
 from contracts.command import history_resume
 from contracts.event import history_resumed
-from contracts.payloads.requests import heads_request
 from contracts.rejection import Code, reject
 from contracts.reply import encode_receipt
-from ops.bench.workload import group_name, signed_command
+from ops.bench.workload import group_name
 from ops.embedded.operating_user import operating_user
 from ops.embedded.postgres_server import PostgresServer
 from ops.init import Organization, initialize
@@ -23,18 +22,16 @@ from services.authority.accept_transition import Committed
 from services.authority.broker_consumers import BrokerConsumers
 from services.authority.encode_answer import encode_rejection
 from services.authority.examine_history import NotExaminable, examine_history
-from services.authority.freshness import Freshness
+from services.authority.examined_pool import ExaminedPool
 from services.authority.guard_history import HistoryGuard, OnFailover
 from services.authority.history_standing import HistoryDoubted, ServerLife
-from services.authority.key_cache import KeyRegistryCache
-from services.authority.read_request import ReadTrust
 from services.authority.resume_groups import GroupResumer
 from services.process.broker import connect as connect_broker
 from services.process.database import connect, open_pool
 from services.process.health import READY, State
 from tests.authority_rig import InProcessAuthority, post, refusal_of, rows, run_sql, verified
 from tests.conftest import PrivatePostgres
-from tests.keys_rig import authority_with_groups, gate_of_reads, to_registry
+from tests.keys_rig import authority_with_groups, to_registry
 
 another_timeline = "CREATE OR REPLACE FUNCTION weavehold_timeline() RETURNS integer LANGUAGE sql AS 'SELECT {}'"
 seconds_max = 60
@@ -172,35 +169,50 @@ async def test_a_connection_to_another_server_accepts_nothing(
 
 
 async def test_reads_are_told_nothing_of_another_server(
-    authority: InProcessAuthority, organization: Organization, nats_url: str
+    authority: InProcessAuthority, database_url: str, nats_url: str
 ) -> None:
     """RULE-16, RULE-21: a FORK verdict rests on reads, so none is answered by a server that was not examined."""
-    organization_id = organization.organization_id
-    trust = ReadTrust(
-        organization_id=organization_id,
-        keys=KeyRegistryCache(authority.pool, organization_id),
-        freshness=Freshness(),
-        registry_fault=lambda: None,
-        history=authority.office.history,
-    )
+    standing = authority.office.history
+    examined_pool = ExaminedPool(authority.pool, standing)
 
-    async def ask() -> Any:
-        raw = signed_command(organization.keys.operator, heads_request, None, {"groupIds": [group_name(0)]})
-        return await gate_of_reads(authority.pool, trust, raw, (heads_request,))
+    async def read() -> int:
+        async with examined_pool.connection() as connection:
+            [(heads,)] = await (await connection.execute("SELECT count(*) FROM event_log")).fetchall()
+        return int(heads)
 
     async with guarded(authority, nats_url):
         await until(sound(authority))
-        examined = authority.office.history.examined
+        assert await read() == await log_size(database_url)
+        examined = standing.examined
         assert examined is not None
-        assert not hasattr(await ask(), "code")
-        authority.office.history.examined = ServerLife(
-            examined.cluster, examined.timeline, examined.started_at.replace(year=2020)
-        )
-        refusal = await ask()
-        assert (refusal.code, refusal.retryable) == (Code.BACKPRESSURE, True)
-        assert "in doubt" in refusal.message
-        await until(lambda: authority.office.history.examined == examined)
-        assert not hasattr(await ask(), "code")
+        standing.examined = ServerLife(examined.cluster, examined.timeline, examined.started_at.replace(year=2020))
+        with pytest.raises(HistoryDoubted):
+            await read()
+        await until(lambda: standing.examined == examined)
+        assert await read() == await log_size(database_url)
+        standing.fault = "the database lost commits"
+        with pytest.raises(HistoryDoubted, match="lost commits"):
+            await read()
+
+
+async def test_a_decision_is_about_the_server_that_was_examined(
+    authority: InProcessAuthority, organization: Organization, database_url: str, nats_url: str
+) -> None:
+    """RULE-16: a lane whose connection still leads to a former primary does not open the incarnation there."""
+    async with guarded(authority, nats_url):
+        await until(sound(authority))
+    [found] = await rows(database_url, "SELECT cluster, timeline, started_at FROM server_life")
+    standing = authority.office.history
+    standing.fault = "the database lost commits"
+    resume = to_registry(organization, history_resume, decision(organization))
+    for examined in (None, ServerLife(found[0], found[1], found[2].replace(year=2020))):
+        standing.examined = examined
+        with pytest.raises(HistoryDoubted):
+            await authority.answer(resume)
+    assert await incarnations(database_url) == 1
+    standing.examined = ServerLife(*found)
+    await authority.receipt(resume)
+    assert await incarnations(database_url) == 2
 
 
 async def test_the_sweep_appends_nothing_in_doubt(
@@ -213,7 +225,7 @@ async def test_the_sweep_appends_nothing_in_doubt(
     standing = authority.office.history
     [found] = await rows(database_url, "SELECT cluster, timeline, started_at FROM server_life")
     for fault, examined in (
-        ("the database lost commits", None),
+        ("the database lost commits", ServerLife(*found)),
         (None, ServerLife(found[0], found[1], found[2].replace(year=2020))),
     ):
         standing.fault, standing.examined = fault, examined
@@ -292,7 +304,7 @@ async def test_a_standby_is_waited_for(private_postgres: PrivatePostgres, nats_u
         authority = InProcessAuthority(url, organization, pool, "standby")
         try:
             async with guarded(authority, nats_url) as guard:
-                await until(lambda: "standby" in (guard._unexamined or ""))
+                await until(lambda: "standby" in getattr(guard._unexamined, "reason", ""))
                 broker = await connect_broker(nats_url, name="test-standby")
                 async with await connect(url, name="test-standby") as looking:
                     with pytest.raises(NotExaminable, match="standby"):

@@ -25,6 +25,7 @@ from ops.verify.verify_log import LogVerifier
 from services.authority.accept_transition import resume_groups
 from services.authority.broker_consumers import BrokerConsumers
 from services.authority.examine_history import examine_history
+from services.authority.history_standing import ServerLife
 from services.authority.judge_batch import SigningKeyRefused
 from services.process.broker import connect as connect_broker
 from services.process.database import connect
@@ -182,6 +183,8 @@ async def test_in_doubt_nothing_but_the_decision_is_accepted(
     """RULE-16: a Command waits, retryable; a Receipt is still told; the decision ends the doubt."""
     accepted = post(organization)
     await authority.receipt(accepted)
+    [life] = await rows(database_url, "SELECT cluster, timeline, started_at FROM server_life")
+    authority.office.history.examined = ServerLife(*life)
     authority.office.history.fault = "the database lost commits"
     waiting = refusal_of(await authority.answer(post(organization)))
     assert (waiting.code, waiting.retryable) == (Code.BACKPRESSURE, True)
@@ -288,6 +291,8 @@ async def test_a_real_recovery_is_another_timeline(
         ("UPDATE incarnation SET parent = 'x' WHERE ordinal = 2", "the one before it is"),
         ("UPDATE incarnation SET epoch_base = 5 WHERE ordinal = 1", "it is the first one"),
         ("UPDATE incarnation_fork SET position = position + 1 WHERE shard_id = 1", "its log says"),
+        ("DELETE FROM incarnation_fork WHERE shard_id = 1", "of every shard"),
+        ("UPDATE incarnation SET abandoned = ARRAY['x'] WHERE ordinal = 2", "gave up other incarnations"),
     ],
 )
 async def test_verification_compares_incarnations_with_their_events(

@@ -24,7 +24,7 @@ from services.authority.follow_signing_key import SigningKeyFollower
 from services.authority.freshness import Freshness
 from services.authority.judge_batch import SigningKeyRefused
 from services.authority.key_cache import KeyRegistryCache
-from services.authority.read_request import ReadRequest, ReadTrust
+from services.authority.read_request import ReadRequest, ReadTrust, read_request
 from services.process.database import connect
 from services.process.health import READY, State
 from tests.authority_rig import (
@@ -41,7 +41,6 @@ from tests.authority_rig import (
 from tests.keys_rig import (
     authority_with_groups,
     binding,
-    gate_of_reads,
     post_with,
     registration,
     retirement,
@@ -155,7 +154,7 @@ async def test_a_revoked_key_reads_nothing(
 
     async def ask() -> ReadRequest | Rejection:
         raw = signed_command(key, heads_request, organization_id, {"groupIds": [organization_id]}, 1)
-        return await gate_of_reads(authority.pool, trust, raw, (heads_request,))
+        return await read_request(authority.pool, trust, raw, (heads_request,))
 
     assert isinstance(await ask(), ReadRequest)
     await authority.receipt(revocation(organization, key))
@@ -242,7 +241,7 @@ async def test_a_revocation_holds_though_the_clock_steps_back(
 
     async def ask() -> ReadRequest | Rejection:
         raw = signed_command(key, heads_request, organization_id, {"groupIds": [organization_id]}, 1)
-        return await gate_of_reads(authority.pool, trust, raw, (heads_request,))
+        return await read_request(authority.pool, trust, raw, (heads_request,))
 
     assert isinstance(await ask(), ReadRequest)
     await run_sql(database_url, moved_clock.format("50 seconds"))

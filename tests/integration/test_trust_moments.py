@@ -17,7 +17,7 @@ from services.authority.audit_failure import forget_old_failures
 from services.authority.freshness import Freshness
 from services.authority.judge_batch import SigningKeyRefused
 from services.authority.key_cache import KeyRegistryCache
-from services.authority.read_request import ReadRequest, ReadTrust
+from services.authority.read_request import ReadRequest, ReadTrust, read_request
 from services.process.database import connect
 from tests.authority_rig import (
     InProcessAuthority,
@@ -31,7 +31,6 @@ from tests.authority_rig import (
     verified,
     with_groups,
 )
-from tests.keys_rig import gate_of_reads
 
 
 @pytest.fixture
@@ -141,9 +140,9 @@ async def test_no_read_is_believed_while_the_registry_is_not_valid(
         organization_id=organization_id, keys=keys, freshness=Freshness(), registry_fault=lambda: faults[0]
     )
     raw = signed_command(organization.keys.operator, heads_request, None, {"groupIds": [organization_id]})
-    assert isinstance(await gate_of_reads(authority.pool, trust, raw, (heads_request,)), ReadRequest)
+    assert isinstance(await read_request(authority.pool, trust, raw, (heads_request,)), ReadRequest)
     faults[0] = "the key registry is not valid"
-    refused = await gate_of_reads(authority.pool, trust, raw, (heads_request,))
+    refused = await read_request(authority.pool, trust, raw, (heads_request,))
     assert isinstance(refused, Rejection)
     assert (refused.code, refused.retryable) == (Code.BACKPRESSURE, True)
 

@@ -8,7 +8,15 @@ from msgspec import UNSET, to_builtins
 from contracts.bounds import safe_integer_max
 from contracts.documents.lease import LeaseState
 from contracts.documents.mission import MissionState
-from contracts.epochs import base_epoch, counter_bits, epoch_base, epoch_floor, next_epoch
+from contracts.epochs import (
+    base_epoch,
+    base_of,
+    counter_bits,
+    epoch_base,
+    epoch_floor,
+    incarnation_name,
+    next_epoch,
+)
 from contracts.event import history_resumed
 from contracts.fold_history import group_revision
 from contracts.group_state import EventFacts, FoldFault, evolve
@@ -115,8 +123,6 @@ def test_bases_and_epochs_only_rise() -> None:
     now = datetime(2026, 11, 30, tzinfo=UTC)
     assert epoch_base(now, 0) == int((now - base_epoch).total_seconds())
     assert epoch_base(now - timedelta(days=400), 90_000_000) == 90_000_001
-    # Forgotten incarnations may have been opened in the same second, or by a clock that was ahead.
-    assert epoch_base(now, 0, abandoned=2) > epoch_base(now + timedelta(hours=23), 0, abandoned=1)
     assert next_epoch(0, 0) == 1
     assert next_epoch(5, 0) == 6
     assert next_epoch(5, base) == floor + 1
@@ -125,3 +131,17 @@ def test_bases_and_epochs_only_rise() -> None:
     assert floor + 60 * (1 << counter_bits) <= epoch_floor(base + 60)
     with pytest.raises(OverflowError):
         next_epoch(safe_integer_max, 0)
+
+
+def test_a_name_says_its_base() -> None:
+    """RULE-17: what is known of a forgotten incarnation is its stream's name; the next one stands above it."""
+    now = base_epoch + timedelta(days=900)
+    ahead = epoch_base(now + timedelta(hours=23), 0)
+    forgotten = incarnation_name(ahead, "ab" * 16)
+    assert (len(forgotten), base_of(forgotten)) == (32, ahead)
+    assert epoch_base(now, 0, [incarnation_name(0, "cd" * 16), forgotten]) == ahead + 1
+    assert epoch_base(now, 0, [incarnation_name(epoch_base(now, 0), "ef" * 16)]) == epoch_base(now, 0) + 1
+    # No authority gave itself this name: it must not lift epochs beyond what numbers hold.
+    assert epoch_base(now, 0, ["f" * 32]) == epoch_base(now, 0)
+    with pytest.raises(ValueError, match="do not fit"):
+        incarnation_name(1 << 40, "ab" * 16)
