@@ -29,7 +29,7 @@ from projections.bring_up_event import bring_up_event, is_passed_over
 from projections.consumer import Consumer, Statement
 from projections.group_run import ApplyRules, GroupRun, Question
 from projections.proof import SignatureProof
-from projections.quarantine import Clock, may_pass, nothing_skipped, reason_of, skipped_by_group
+from projections.quarantine import may_pass, nothing_skipped, reason_of, skipped_by_group
 from projections.store import (
     AppliedEvent,
     ProjectionStore,
@@ -117,7 +117,7 @@ async def apply_events(
         return await store.transaction(lambda transaction: _apply(transaction, store, arrivals, rules, note))
     except StatementRefused as fault:
         if len(arrivals) == 1:
-            return await _stop_at(store, _stop(arrivals[0], reason_of(fault)), rules.clock, note)
+            return await _stop_at(store, arrivals[0], reason_of(fault), rules, note)
     # A key may age meanwhile: with half of the batch committed it is too late to ask.
     rules = replace(rules, asks_first=False)
     middle = len(arrivals) // 2
@@ -144,7 +144,7 @@ def _apply(
     note: DeliveryNote,
 ) -> Applied:
     # Before the skips: whoever skips an Event lets its Group go on in the same transaction.
-    held = {each.group_id: each for each in transaction.held()}
+    held = transaction.held_of({arrival.mark.group_id for arrival in arrivals})
     skipped = skipped_by_group(transaction.skipped())
     silences = transaction.silences()
     runs: dict[str, GroupRun] = {}
@@ -152,8 +152,7 @@ def _apply(
         group_id = arrival.mark.group_id
         run = runs.get(group_id)
         if run is None:
-            visible_after = rules.visible_after.get(group_id, GroupSequence(0))
-            run = GroupRun(group_id, transaction.cursor(group_id), visible_after, held.get(group_id))
+            run = GroupRun(group_id, transaction.cursor(group_id), _visible_after(rules, group_id), held.get(group_id))
             run.silent_until = silences.get(group_id)
             run.skipped = skipped.get(group_id, nothing_skipped)
             runs[group_id] = run
@@ -265,13 +264,29 @@ def _keep_note(transaction: Transaction, note: DeliveryNote) -> None:
         transaction.move_position(note.position)
 
 
-async def _stop_at(store: ProjectionStore, stop: Stop, clock: Clock, note: DeliveryNote) -> Applied:
-    """Stop one Group before an Event whose rows the store refuses."""
+async def _stop_at(
+    store: ProjectionStore, arrival: Arrival, reason: str, rules: ApplyRules, note: DeliveryNote
+) -> Applied:
+    """Stop one Group before an Event whose rows the store refuses, if that is still what comes next there.
 
-    def keep(transaction: Transaction) -> None:
-        transaction.stop(stop, clock())
+    Meanwhile others may have applied, skipped or stopped at it, or found that it is lost: then it is fetched again.
+    """
+    stop = _stop(arrival, reason)
+
+    def keep(transaction: Transaction) -> bool:
+        held = transaction.held_of({stop.group_id}).get(stop.group_id)
+        run = GroupRun(stop.group_id, transaction.cursor(stop.group_id), _visible_after(rules, stop.group_id), held)
+        run.skipped = skipped_by_group(transaction.skipped()).get(stop.group_id, nothing_skipped)
+        run.meet(transaction, arrival, store.organization_id)
+        stops = bool(run.next) and not run.skips(arrival)
+        if stops:
+            transaction.stop(stop, rules.clock())
         transaction.note_head(stop.group_id, stop.sequence)
         _keep_note(transaction, note)
+        return stops
 
-    await store.transaction(keep)
-    return Applied(stops=[stop])
+    return Applied(stops=[stop]) if await store.transaction(keep) else Applied(ahead=[arrival])
+
+
+def _visible_after(rules: ApplyRules, group_id: str) -> GroupSequence:
+    return rules.visible_after.get(group_id, GroupSequence(0))

@@ -102,7 +102,7 @@ async def fill_gap(projection: Projection, source: HistorySource, group_id: str)
                 raise
             await _begin_anew(projection, group_id)
             continue
-        if filled.question or filled.unproven or await projection.is_stopped(group_id):
+        if filled.question or filled.unproven or await _stands(projection, group_id, head):
             break
         if head is not None and await _is_level(projection, group_id, known, head):
             break
@@ -141,6 +141,21 @@ def _is_contradicted(applied: Applied, filled: Filled) -> bool:
     filled.question = next(iter(applied.questions), None)
     filled.unproven = next(iter(applied.unproven), None)
     return filled.question is not None or filled.unproven is not None
+
+
+async def _stands(projection: Projection, group_id: str, head: Cursor | None) -> bool:
+    """Whether a Group stands before an Event that the history still has; one that it lost holds nobody up (PRJ-3)."""
+
+    def judge(transaction: Transaction) -> bool:
+        held = transaction.held_of({group_id}).get(group_id)
+        if held is not None and head is not None and head.sequence < held.sequence:
+            transaction.end_quarantine(group_id)
+            return False
+        return held is not None and held.tried_at is None
+
+    if await projection.held(group_id) is None:
+        return False
+    return await projection.store.transaction(judge)
 
 
 async def _is_level(projection: Projection, group_id: str, known: GroupSequence | None, head: Cursor) -> bool:

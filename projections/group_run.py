@@ -51,7 +51,7 @@ class GroupRun:
     def __init__(
         self, group_id: str, before: Cursor | None, visible_after: GroupSequence, quarantined: Held | None
     ) -> None:
-        """Begin at the stored Cursor; a `quarantined` Group that stands only notes how far its history reaches."""
+        """Begin at the stored Cursor; a `quarantined` Group that stands goes on only if its Event is gone."""
         self.group_id = group_id
         self.before = before
         self.cursor = before
@@ -66,7 +66,9 @@ class GroupRun:
         self.skipped: Skipped = nothing_skipped
         """Its Events that are passed over (DUR-5)."""
         self._visible_after = visible_after
-        self._held = quarantined is not None and quarantined.tried_at is None
+        self._stands_before = quarantined.chain_hash if quarantined and quarantined.tried_at is None else None
+        """The Event that keeps the Group standing. It need not be part of the history any more (PRJ-3)."""
+        self._held = False
 
     def meet(self, transaction: Transaction, arrival: Arrival, organization_id: str) -> None:
         """Classify the next Event of this Group."""
@@ -84,13 +86,18 @@ class GroupRun:
                 return
         known = self._remembered(transaction, mark.sequence) if mark.sequence < self.cursor.sequence else None
         match contact := classify(self.cursor, mark, known):
+            case Contact.NEXT if mark.chain_hash == self._stands_before:
+                self._held = True
             case Contact.NEXT:
+                self._stands_before = None
                 self.cursor = advance(self.cursor, mark)
                 self.next.append(arrival)
             case Contact.DUPLICATE:
                 self.duplicates += 1
-            case Contact.GAP:
+            case Contact.GAP if self._stands_before is None:
                 self.ahead.append(arrival)
+            case Contact.GAP:
+                pass
             case Contact.FORK | Contact.UNKNOWN:
                 # What continues our own chain is still the same history; after a FORK nothing is taken until asked.
                 self.questions.append(Question(contact, mark))

@@ -13,7 +13,7 @@ from projections.gap_buffer import GapBuffer
 from projections.group_run import ApplyRules
 from projections.proof import SignatureProof
 from projections.quarantine import Clock, wall_clock
-from projections.store import ProjectionStore
+from projections.store import Held, ProjectionStore
 
 
 class Progress(Struct):
@@ -124,5 +124,9 @@ class Projection:
 
     async def is_stopped(self, group_id: str) -> bool:
         """Whether a Group cannot go on."""
-        held = await self.store.read(lambda transaction: transaction.held())
-        return any(each.group_id == group_id and each.tried_at is None for each in held)
+        held = await self.held(group_id)
+        return held is not None and held.tried_at is None
+
+    async def held(self, group_id: str) -> Held | None:
+        """What keeps a Group quarantined, or did until it was tried again; None for nothing."""
+        return await self.store.read(lambda transaction: transaction.held_of({group_id}).get(group_id))

@@ -27,6 +27,10 @@ skips_max: Final = 1_000
 """Events that one projection passes over; one that cannot read more of them needs another version."""
 pause_seconds: Final = 10.0
 """Seconds between a failure of a Group and its next attempt, and between two decisions about one Group."""
+tried_seconds_max: Final = 300.0
+"""Seconds after which a Group that was let go on, and of which nothing was heard, stands again."""
+clock_seconds_max: Final = 3_600.0
+"""Seconds that the clock of who decides may be behind."""
 reason_characters_max: Final = 2_000
 """Characters of the reason that is kept of a failure."""
 
@@ -35,7 +39,6 @@ type Clock = Callable[[], str]
 type Skipped = AbstractSet[tuple[GroupSequence, ChainHash]]
 """The Events of one Group that are passed over: sequence and the chain hash there, of whatever histories."""
 
-_may_pass: Final = (MemoryError, OSError)
 nothing_skipped: Final[Skipped] = frozenset()
 
 
@@ -49,8 +52,8 @@ def wall_clock() -> str:
 
 
 def may_pass(fault: Exception) -> bool:
-    """Whether the same Event may well be applied a moment later: no memory, or a fault of the machine."""
-    return isinstance(fault, _may_pass)
+    """Whether a consumer may well apply the same Event a moment later: only memory is none of the Event's fault."""
+    return isinstance(fault, MemoryError)
 
 
 def reason_of(fault: Exception) -> str:
@@ -68,8 +71,13 @@ def skipped_by_group(skipped: Iterable[tuple[str, GroupSequence, ChainHash]]) ->
 
 
 def seconds_to_wait(found: Held, now: str, pause: float = pause_seconds) -> float:
-    """Seconds until a Group may be tried again after its last failure; 0 when it may, or when the clock went back."""
+    """Seconds until a Group may be tried again after its last failure, 0 when it may."""
     return _left(found.last_failed_at, now, pause)
+
+
+def seconds_since(moment: str, now: str) -> float:
+    """Seconds between two timestamps."""
+    return (parse_timestamp(now) - parse_timestamp(moment)).total_seconds()
 
 
 def is_exhausted(found: Held) -> bool:
@@ -122,5 +130,6 @@ def _releases(found: Quarantined, of_group: Iterable[Decision]) -> int:
 
 
 def _left(since: str, now: str, pause: float) -> float:
-    elapsed = (parse_timestamp(now) - parse_timestamp(since)).total_seconds()
-    return max(0.0, pause - elapsed) if elapsed >= 0 else 0.0
+    """Clocks of those who decide differ a little; a moment that lies far ahead was written by a wrong one."""
+    elapsed = seconds_since(since, now)
+    return 0.0 if elapsed < -clock_seconds_max else max(0.0, pause - elapsed)

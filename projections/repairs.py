@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+import time
+from collections import OrderedDict
 from typing import Final
 
 from msgspec import Struct
@@ -19,6 +21,10 @@ repairs_at_once_max: Final = 8
 """Groups that are read from the source at the same time."""
 attempts_max: Final = 12
 """Attempts of one repair before it is left to the next comparison of heads."""
+
+look_seconds: Final = 30.0
+"""Seconds between two looks whether the Event that a Group stands before is still part of the history."""
+looks_kept_max: Final = 10_000
 
 _log = get_log(__name__)
 
@@ -49,6 +55,7 @@ class Repairs:
         self._at_once = asyncio.Semaphore(repairs_at_once_max)
         self._needs: dict[tuple[str, str], _Need] = {}
         self._running: set[tuple[str, str]] = set()
+        self._looked_at: OrderedDict[tuple[str, str], float] = OrderedDict()
 
     def reach(self, projection: Projection, group_id: str, sequence: GroupSequence) -> None:
         """The Group's history is known to reach `sequence`: fill up to its head if delivery does not get there soon."""
@@ -113,8 +120,20 @@ class Repairs:
 
     async def _is_behind(self, projection: Projection, group_id: str, reach: GroupSequence) -> bool:
         cursor = await projection.cursor(group_id)
-        reached = cursor.sequence if cursor else 0
-        return reached < reach and not await projection.is_stopped(group_id)
+        if (cursor.sequence if cursor else 0) >= reach:
+            return False
+        return not await projection.is_stopped(group_id) or self._may_look(projection, group_id)
+
+    def _may_look(self, projection: Projection, group_id: str) -> bool:
+        """Whether to look, now and then, if the Event that a Group stands before is still part of the history."""
+        now, key = time.monotonic(), (projection.name, group_id)
+        if now < self._looked_at.get(key, -look_seconds) + look_seconds:
+            return False
+        self._looked_at.pop(key, None)
+        if len(self._looked_at) >= looks_kept_max:
+            self._looked_at.popitem(last=False)
+        self._looked_at[key] = now
+        return True
 
     async def _attempt(self, projection: Projection, group_id: str, need: _Need) -> bool:
         """One repair; whether it is done. What is left undone is needed again."""

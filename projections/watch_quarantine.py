@@ -6,12 +6,19 @@ another version; not more often than the bounds of `projections.quarantine` allo
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from contracts.chain import ChainHash
 from projections.projection import Projection
-from projections.quarantine import attempts_max, is_exhausted, pause_seconds, seconds_to_wait
+from projections.quarantine import (
+    attempts_max,
+    is_exhausted,
+    pause_seconds,
+    seconds_since,
+    seconds_to_wait,
+    tried_seconds_max,
+)
 from projections.repairs import Repairs
 from projections.store import Held, Transaction
 from services.process.logs import get_log
@@ -52,24 +59,27 @@ class QuarantineWatch:
             await asyncio.sleep(self._look_seconds)
 
     async def _look(self, projection: Projection) -> None:
-        found = await projection.store.read(lambda transaction: transaction.held())
-        standing = {each.group_id: each.chain_hash for each in found if each.tried_at is None}
-        waiting = self._waiting.setdefault(projection.name, standing)
+        if (waiting := self._waiting.get(projection.name)) is None:
+            found = await projection.store.read(lambda transaction: transaction.held())
+            waiting = {each.group_id: each.chain_hash for each in found if each.tried_at is None}
+            self._waiting[projection.name] = waiting
+        found, standing = await _in_hand(projection, waiting)
         due = [
             each for each in found if waiting.get(each.group_id) == each.chain_hash and self._is_due(projection, each)
         ]
-        if due:
-            await _try_again(projection, due[:groups_at_once_max])
-            found = await projection.store.read(lambda transaction: transaction.held())
+        lost = [each for each in found if _came_to_nothing(each, projection.clock())]
+        if due or lost:
+            await _try_again(projection, due[:groups_at_once_max], lost)
+            found, standing = await _in_hand(projection, waiting)
         for each in due[:groups_at_once_max]:
             del waiting[each.group_id]
-        self._see_to(projection, found)
+        self._see_to(projection, found, standing)
 
     def _is_due(self, projection: Projection, found: Held) -> bool:
         """Whether a Group that stood at the beginning has waited long enough."""
         return found.tried_at is not None or seconds_to_wait(found, projection.clock(), self._pause) == 0
 
-    def _see_to(self, projection: Projection, found: Sequence[Held]) -> None:
+    def _see_to(self, projection: Projection, found: Sequence[Held], standing: int) -> None:
         """Fetch for the Groups that are tried again, once each time."""
         known = self._tried.get(projection.name, {})
         tried = {each.group_id: each.tried_at for each in found if each.tried_at is not None}
@@ -78,11 +88,22 @@ class QuarantineWatch:
         for each in news:
             _log.info("group_tried_again", consumer=projection.name, group_id=each.group_id, attempts=each.attempts)
             self._repairs.reach(projection, each.group_id, each.sequence)
-        projection.note_quarantined(len(found) - len(tried), len(news))
+        projection.note_quarantined(standing, len(news))
 
 
-async def _try_again(projection: Projection, due: Sequence[Held]) -> None:
-    """Let Groups go on, those that failed too often excepted."""
+async def _in_hand(projection: Projection, waiting: Iterable[str]) -> tuple[list[Held], int]:
+    """The Groups that are tried again or wait for it, and how many stand in all."""
+    groups = list(waiting)[:groups_at_once_max]
+    return await projection.store.read(lambda transaction: transaction.held_in_hand(groups))
+
+
+def _came_to_nothing(found: Held, now: str) -> bool:
+    """Whether a Group was let go on long ago and its Event was not met since: nobody must think that it flows."""
+    return found.tried_at is not None and seconds_since(found.tried_at, now) > tried_seconds_max
+
+
+async def _try_again(projection: Projection, due: Sequence[Held], lost: Sequence[Held]) -> None:
+    """Let Groups go on, those that failed too often excepted; those that came to nothing stand again."""
     exhausted = [each.group_id for each in due if is_exhausted(each)]
     if exhausted:
         reason = f"they failed {attempts_max} times; release them once the cause is gone"
@@ -90,6 +111,8 @@ async def _try_again(projection: Projection, due: Sequence[Held]) -> None:
     now = projection.clock()
 
     def try_again(transaction: Transaction) -> None:
+        for each in lost:
+            transaction.stand_again(each)
         for each in due:
             if not is_exhausted(each):
                 transaction.try_again(each, now, each.attempts)

@@ -9,7 +9,7 @@ run anew after a fault, so it changes nothing but the store.
 `sqlite.py` is a Worker's own store and needs no server; `postgres.py` keeps read models of the server's side.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, Protocol
 
@@ -243,6 +243,18 @@ class Transaction(Protocol):
 
     def held(self) -> list[Held]:
         """The same Groups in short."""
+        ...
+
+    def held_of(self, group_ids: Collection[str]) -> dict[str, Held]:
+        """Those among these Groups."""
+        ...
+
+    def held_in_hand(self, group_ids: Collection[str]) -> tuple[list[Held], int]:
+        """Those that are being tried again and those among these Groups; and how many stand in all."""
+        ...
+
+    def stand_again(self, found: Held) -> None:
+        """Let a Group stand that was let go on and came to nothing, unless something came of it just now."""
         ...
 
     def try_again(self, found: Held, at: str, attempts: int) -> bool:

@@ -24,7 +24,8 @@ creations: Final = (
     "create_projection_counter",
 )
 """The statements that create them, each if its table is missing."""
-lasting_tables: Final = ("projection_fork", "projection_counter", "projection_decision")
+decision_table: Final = "projection_decision"
+lasting_tables: Final = ("projection_fork", "projection_counter", decision_table)
 """What stays when the consumer's version changes: reports of what no longer exists, and what somebody decided."""
 retired_tables: Final = ("projection_stop",)
 """What stores of an earlier form hold and nothing reads any more: a Group that had stopped is simply tried again."""
@@ -66,7 +67,9 @@ class Identity(Struct, frozen=True):
         if found is not None:
             prefixes.add(f"{found[1]}_")
             if (found[0], found[4]) == (expected[0], expected[4]):
-                kept = lasting_tables
+                # What was decided was decided about this consumer alone.
+                same = (found[1], found[3]) == (expected[1], expected[3])
+                kept = tuple(table for table in lasting_tables if same or table != decision_table)
         return [name for name in present if name.startswith(tuple(prefixes)) and name not in kept]
 
 

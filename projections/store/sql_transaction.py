@@ -1,6 +1,6 @@
 """What every SQL store does inside a transaction: one wording of each statement, in the dialect that it is given."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -215,6 +215,23 @@ class SqlTransaction:
     def held(self) -> list[Held]:
         """The same Groups in short."""
         return [Held(*row) for row in self._all("read_held")]
+
+    def held_of(self, group_ids: Collection[str]) -> dict[str, Held]:
+        """Those among these Groups: hardly ever is any Group quarantined, and then thousands may be."""
+        if not self._all("find_quarantine"):
+            return {}
+        rows = (self._one("read_held_of", group_id=group_id) for group_id in group_ids)
+        return {row[0]: Held(*row) for row in rows if row is not None}
+
+    def held_in_hand(self, group_ids: Collection[str]) -> tuple[list[Held], int]:
+        """Those that are being tried again and those among these Groups; and how many stand."""
+        tried = {row[0]: Held(*row) for row in self._all("read_tried")}
+        [(standing,)] = self._all("count_standing")
+        return list((tried | self.held_of(group_ids)).values()), standing
+
+    def stand_again(self, found: Held) -> None:
+        """Compare and set."""
+        self._change("stand_again", group_id=found.group_id, chain_hash=found.chain_hash, tried_at=found.tried_at)
 
     def try_again(self, found: Held, at: str, attempts: int) -> bool:
         """Compare and set."""

@@ -9,8 +9,7 @@ async def find_quarantine(store: ProjectionStore) -> Finding:
 
     Raises the store's own error when it does not answer.
     """
-    found = await store.read(lambda snapshot: snapshot.held())
-    standing = sum(each.tried_at is None for each in found)
+    _, standing = await store.read(lambda snapshot: snapshot.held_in_hand(()))
     if not standing:
         return READY
     groups = "1 Group is" if standing == 1 else f"{standing} Groups are"

@@ -87,7 +87,7 @@ def _decided_by(plan: Plan, loop: VirtualLoop) -> Iterator[None]:
             services.process.broker,
         ):
             stack.enter_context(mock.patch.object(module, "random", chance))
-        for module in (projections.pull, outbox_relay.publish_pipeline, outbox_relay.relay_lease):
+        for module in (projections.pull, projections.repairs, outbox_relay.publish_pipeline, outbox_relay.relay_lease):
             stack.enter_context(mock.patch.object(module, "time", clock))
         for name, module in sorted(sys.modules.items()):
             if name.startswith("projections.") and hasattr(module, "remembered_pairs_max"):

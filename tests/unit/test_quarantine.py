@@ -102,7 +102,15 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
 
 @pytest.mark.parametrize(
     "fault",
-    [ValueError("x"), KeyError("x"), AttributeError("x"), ZeroDivisionError("x"), RecursionError("x"), RuntimeError()],
+    [
+        ValueError("x"),
+        KeyError("x"),
+        AttributeError("x"),
+        ZeroDivisionError("x"),
+        RecursionError("x"),
+        RuntimeError(),
+        OSError("x"),
+    ],
     ids=lambda fault: type(fault).__name__,
 )
 async def test_whatever_a_consumer_raises_is_the_events_fault(bench: Bench, fault: Exception) -> None:
@@ -120,14 +128,11 @@ async def test_whatever_a_consumer_raises_is_the_events_fault(bench: Bench, faul
     assert (found.owner, found.first_failed_at, found.last_failed_at, found.attempts) == ("operator", at(0), at(0), 1)
 
 
-@pytest.mark.parametrize(
-    "fault", [OSError("disk"), TimeoutError(), MemoryError()], ids=lambda fault: type(fault).__name__
-)
-async def test_what_may_pass_is_raised_and_leaves_nothing(bench: Bench, fault: Exception) -> None:
-    """DUR-5, DUR-3: a fault of the machine quarantines nobody; the whole transaction is tried again later."""
+async def test_what_may_pass_is_raised_and_leaves_nothing(bench: Bench) -> None:
+    """DUR-5, DUR-3: no memory quarantines nobody; the whole transaction is tried again later."""
     history = mission_history(one)
-    bench.break_at(history[7], fault)
-    with pytest.raises(type(fault)):
+    bench.break_at(history[7], MemoryError())
+    with pytest.raises(MemoryError):
         await bench.apply(history)
     assert (await bench.quarantined(), await bench.reached()) == ([], 0)
     bench.consumer.faults.clear()

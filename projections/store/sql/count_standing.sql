@@ -1,0 +1,1 @@
+SELECT count(*) FROM projection_quarantine WHERE tried_at IS NULL

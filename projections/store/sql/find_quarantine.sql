@@ -1,0 +1,1 @@
+SELECT 1 FROM projection_quarantine LIMIT 1
