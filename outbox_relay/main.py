@@ -8,7 +8,7 @@ from outbox_relay.held_shards import HeldShards
 from outbox_relay.stream import StreamLimits
 from services.process.broker import connect
 from services.process.database import open_pool
-from services.process.health import Finding, Heartbeat
+from services.process.health import Heartbeat
 from services.process.run import ServiceProcess, run_service
 from services.process.settings import Environment
 from services.process.unique import default_instance, holder_name
@@ -33,7 +33,6 @@ async def serve(process: ServiceProcess) -> None:
     settings, environment = process.settings, Environment()
     limits = read_limits(environment)
     async with AsyncExitStack() as opened:
-        process.health.add("shards", _starting)
         pool = await open_pool(settings.database_url, name="weavehold-relay", maximum=connections_max, wait=False)
         opened.push_async_callback(pool.close)
         process.health.add_database(pool)
@@ -54,17 +53,12 @@ async def serve(process: ServiceProcess) -> None:
             limits=limits,
             metrics=process.metrics,
         )
-        process.health.remove("shards")
         process.health.add("shards", shards.finding)
 
         async def relay(heartbeat: Heartbeat) -> None:
             await shards.run(process.stopping, heartbeat.beat)
 
         await process.start_loop("relay", relay, max_silence_seconds=silence_seconds_max)
-
-
-async def _starting() -> Finding:
-    return Finding.failed("the relay is connecting")
 
 
 def run() -> int:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from contracts.cursor import Contact, Cursor
 from contracts.identifiers import GroupSequence
 from projections.group_run import Question
-from projections.history import HistoryBroken, HistoryRefused, HistorySource, HistoryUnavailable
+from projections.history import GroupNotShown, HistoryBroken, HistoryRefused, HistorySource, HistoryUnavailable
 from projections.projection import Projection
 from projections.repair_group import repair_group
 from projections.store import CursorMoved, Transaction
@@ -142,6 +142,8 @@ class Repairs:
                 await repair_group(projection, self._source, group_id, need.question)
         except HistoryRefused as fault:
             _log.warning("history_refused", consumer=projection.name, group_id=group_id, reason=str(fault))
+            if isinstance(fault, GroupNotShown):
+                await projection.store.transaction(lambda transaction: _forget_unapplied(transaction, group_id))
             return True
         except (HistoryUnavailable, HistoryBroken, CursorMoved) as fault:
             report = _log.error if isinstance(fault, HistoryBroken) else _log.warning
@@ -155,3 +157,10 @@ class Repairs:
     def _backoff(self, attempt: int) -> float:
         ceiling = min(self._times.backoff_seconds_max, self._times.first_backoff_seconds * 2 ** min(attempt, 16))
         return random.uniform(0, ceiling)  # noqa: S311 - jitter, not a secret
+
+
+def _forget_unapplied(transaction: Transaction, group_id: str) -> None:
+    """Of a Group that is not shown and of which nothing was applied, nothing is kept: it stands before no Event."""
+    if transaction.cursor(group_id) is None:
+        transaction.end_quarantine(group_id)
+        transaction.settle_head(group_id, GroupSequence(0))

@@ -50,6 +50,8 @@ async def serve(process: ServiceProcess) -> None:
 
     with bind_correlation("urn:uuid:correlated"):
         get_log(__name__).info("set_up", behaviour=behaviour)
+    if behaviour == "waits-for-others":
+        await asyncio.sleep(3_600)
     if behaviour == "loop-raises-while-another-finishes":
         process.start_loop("finishing", finishing, max_silence_seconds=60)
     process.start_loop("work", loop, max_silence_seconds=5)

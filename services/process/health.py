@@ -96,6 +96,15 @@ class Health:
         self._checks: dict[str, Check] = {}
         self._asked: dict[str, asyncio.Task[Finding]] = {}
         self._stopping = False
+        self.is_starting = False
+
+    def begin(self) -> None:
+        """Not be ready until `begun`: dependencies are still to be named."""
+        self.is_starting = True
+
+    def begun(self) -> None:
+        """Be as ready as the dependencies."""
+        self.is_starting = False
 
     def add(self, name: str, check: Check) -> None:
         """Register a dependency. Raises `ValueError` for a name that is taken or beyond `dependencies_max`."""
@@ -152,6 +161,8 @@ class Health:
         found = dict(zip(names, await asyncio.gather(*(self._ask(name) for name in names)), strict=True))
         if self._stopping:
             found["process"] = Finding.failed("the process is stopping")
+        elif self.is_starting:
+            found["process"] = Finding.failed("the process is starting")
         return found
 
     async def _ask(self, name: str) -> Finding:

@@ -67,6 +67,7 @@ class ServiceProcess:
         if self._group is None:
             raise RuntimeError("loops can be started only while the service runs")
         heartbeat = self.health.heartbeat(name, max_silence_seconds)
+        self.health.begun()
         task = self._group.create_task(self._watch(name, loop(heartbeat), heartbeat), name=name)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -97,7 +98,11 @@ class ServiceProcess:
         self.fail(f"loop {name}", reason)
 
     async def run(self, serve: Serve) -> None:
-        """Run the service until it has stopped; at most the grace period after `stopping`."""
+        """Run the service until it has stopped; at most the grace period after `stopping`.
+
+        Until its first loop is started it is not ready, and ends at once when it is asked to.
+        """
+        self.health.begin()
         enforcer = asyncio.create_task(self._enforce_grace(), name="grace")
         try:
             async with asyncio.TaskGroup() as group:
@@ -111,6 +116,10 @@ class ServiceProcess:
 
     async def _enforce_grace(self) -> None:
         await self.stopping.wait()
+        if self.health.is_starting:
+            # Whatever it waits for, nothing was taken that would have to be finished.
+            for task in list(self._tasks):
+                task.cancel()
         await asyncio.sleep(self.settings.stop_grace_seconds)
         self.cancel_all("the grace period is over")
 

@@ -27,6 +27,7 @@ transaction_files = {
     "projections/copy_skips.py": "a replay passes over what its original does",
     "projections/watch_quarantine.py": "letting a Group be tried again",
     "projections/fill_gap.py": "settling what is known of a head; beginning a Group anew",
+    "projections/repairs.py": "forgetting a Group of which nothing was applied",
     "projections/settle_fork.py": "recording a fork with the reset of its Group",
     "projections/store/sqlite.py": "the store that it runs on",
     "projections/store/postgres.py": "the other store",

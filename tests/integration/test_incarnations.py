@@ -241,7 +241,7 @@ async def test_an_earlier_schema_does_not_forget_an_incarnation(
 ) -> None:
     """RULE-17: without its base, epochs that were granted in it would be granted again; so there is no way back."""
     await authority.receipt(resumption(organization, organization.incarnation))
-    down = Path("ops/migrations/0006_incarnations.sql").read_text().split("-- migrate:down\n")[1]
+    down = Path("ops/migrations/0007_server_life.sql").read_text().split("-- migrate:down\n")[1]
     with pytest.raises(psycopg.errors.RaiseException, match="resumed in a new incarnation"):
         await run_sql(database_url, down)
     assert len(await incarnations(database_url)) == 2

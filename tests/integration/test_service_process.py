@@ -1,5 +1,6 @@
 """A service process: structured logs, health endpoints, graceful bounded stop, loops whose death is seen (OPS-1)."""
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -25,6 +26,18 @@ async def test_a_service_is_live_and_ready_and_stops_when_asked(tmp_path: Path) 
         assert "secret" not in str(started)
         assert next(line for line in logged if line["event"] == "set_up")["correlation_id"] == "urn:uuid:correlated"
         assert logged[-1]["event"] == "stopped"
+
+
+async def test_a_service_that_waits_for_others_is_not_ready_and_ends_at_once(tmp_path: Path) -> None:
+    """OPS-1: its broker is away, it has named no dependency yet; nothing was taken that would have to be finished."""
+    with start_service(tmp_path, "waits-for-others", {"WEAVEHOLD_STOP_GRACE_SECONDS": "60"}) as service:
+        service.wait_logged("set_up")
+        assert (await service.ask("/livez") or (0,))[0] == 200
+        answer = await service.ask("/readyz")
+        assert answer is not None
+        assert (answer[0], answer[1]["dependencies"]["process"]["detail"]) == (503, "the process is starting")
+        service.child.terminate()
+        assert await asyncio.to_thread(service.child.wait, 20) == 0
 
 
 async def test_a_loop_that_dies_fails_readiness_and_ends_the_process(tmp_path: Path) -> None:

@@ -83,6 +83,22 @@ async def test_a_standing_group_is_looked_at_now_and_then(bench: Bench) -> None:
     assert (await bench.reached(), len(await bench.quarantined())) == (7, 1)
 
 
+async def test_a_group_that_was_lost_as_a_whole_stands_before_nothing(bench: Bench) -> None:
+    """PRJ-3: its first Event was quarantined, then a restore removed the Group: no Cursor, so no fork, tells of it."""
+    history = mission_history(one)
+    bench.break_at(history[0])
+    await bench.apply(history)
+    assert len(await bench.quarantined()) == 1
+    source = HistoryDouble(history)
+    source.lose(one)
+    projection = Projection(bench.store, clock=bench.clock)
+    async with asyncio.TaskGroup() as tasks:
+        repairs = Repairs(source, RepairTimes(gap_wait_seconds=0.001), tasks)
+        repairs.reach(projection, one, GroupSequence(len(history)))
+    assert await bench.quarantined() == []
+    assert await projection.heads_ahead() == {}
+
+
 async def stop_late(bench: Bench, built: BuiltEvent) -> Any:
     """What a delivery does whose transaction was refused, after others had their turn."""
     return await apply_event._stop_at(
