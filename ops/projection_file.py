@@ -9,8 +9,8 @@ from msgspec import Struct
 
 from projections.consumer import Consumer
 from projections.listing import listed_consumers
-from projections.store.sql_transaction import SqlTransaction
-from projections.store.sqlite import SqliteTransaction
+from projections.store.found_store import FoundStore
+from projections.store.sqlite import sqlite_dialect
 from services.process.statements import load
 
 store_sql = load("projections.store", "sqlite")
@@ -25,7 +25,7 @@ class OpenedProjection(Struct, frozen=True):
 
     consumer: Consumer
     organization_id: str
-    snapshot: SqlTransaction
+    snapshot: FoundStore
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def open_projection(file: Path) -> Iterator[OpenedProjection]:
             consumer = consumer_of(name, version, variant)
             if consumer is None:
                 raise NotAProjection(f"{file} holds {name or 'nothing'} {version}, which this version cannot read")
-            yield OpenedProjection(consumer, owner, SqliteTransaction(database, consumer))
+            yield OpenedProjection(consumer, owner, FoundStore(database, consumer, sqlite_dialect(consumer)))
     except sqlite3.Error as fault:
         raise NotAProjection(f"{file} cannot be read as a projection: {fault}") from fault
 

@@ -12,8 +12,8 @@ from ops.embedded.environment import stack_variables
 from ops.projection_file import NotAProjection, OpenedProjection, consumer_of, open_projection
 from projections.consumer import Consumer
 from projections.listing import server_consumers
+from projections.store.found_store import FoundStore
 from projections.store.postgres import enter_schema, list_projections, postgres_dialect, schema_of
-from projections.store.sql_transaction import SqlTransaction
 from services.process.database import connection_string
 from services.process.settings import Environment, redact_url
 from services.process.statements import load
@@ -61,7 +61,7 @@ def _open_schema(place: ProjectionSchema) -> Iterator[OpenedProjection]:
             consumer = consumer_of(name, version, variant)
             if consumer is None:
                 raise NotAProjection(f"{place} holds {name or 'nothing'} {version}, which this version cannot read")
-            snapshot = SqlTransaction(connection, consumer, postgres_dialect(consumer, reorders=False))
+            snapshot = FoundStore(connection, consumer, postgres_dialect(consumer, reorders=False))
             yield OpenedProjection(consumer, owner, snapshot)
     except psycopg.errors.UndefinedTable as fault:
         raise NotAProjection(f"there is no projection {place}") from fault

@@ -4,7 +4,6 @@ Whoever decides is no part of the consumer's process: that one finds the Group l
 next start. A crash leaves nothing, or the decision with its effect.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from msgspec import Struct, field
@@ -26,7 +25,7 @@ class Asked(Struct, frozen=True):
 
 
 class Decided(Struct):
-    """What became of it: the Groups as they were found, why others were left, and how many were not looked at."""
+    """What became of it: the Groups as they were found, why others were left, and how many were left unnamed."""
 
     done: list[Quarantined] = field(default_factory=list)
     refused: list[tuple[Quarantined, str]] = field(default_factory=list)
@@ -38,7 +37,7 @@ def decide_group(transaction: Transaction, asked: Asked, group_id: str, event: s
 
     Raises DecisionRefused.
     """
-    found = next((each for each in transaction.quarantined() if each.stop.group_id == group_id), None)
+    found = transaction.quarantined_of(group_id)
     if found is None:
         raise DecisionRefused(f"{group_id} is not quarantined; `weavehold quarantine list` shows which Groups are")
     stop = found.stop
@@ -47,29 +46,36 @@ def decide_group(transaction: Transaction, asked: Asked, group_id: str, event: s
             f"{group_id} stands before {stop.event_id} at sequence {stop.sequence}, not before {event}; look at it "
             "with `weavehold quarantine show`"
         )
-    _decide(transaction, asked, found, transaction.decisions())
+    _decide(transaction, asked, found)
     return found
 
 
 def decide_groups(transaction: Transaction, asked: Asked, limit: int) -> Decided:
-    """Decide on up to `limit` Groups that stand; those that must not be decided on now are named and left."""
+    """Decide on up to `limit` Groups that stand, past those that must not be decided on now.
+
+    Up to `limit` of these are named; they are left, whether named or not.
+    """
     standing = [each for each in transaction.quarantined() if each.tried_at is None]
-    decisions = transaction.decisions()
-    decided = Decided(left=max(0, len(standing) - limit))
-    for found in standing[:limit]:
+    decided = Decided()
+    for found in standing:
+        if len(decided.done) == limit:
+            break
         try:
-            _decide(transaction, asked, found, decisions)
+            _decide(transaction, asked, found)
         except DecisionRefused as refusal:
-            decided.refused.append((found, str(refusal)))
+            if len(decided.refused) < limit:
+                decided.refused.append((found, str(refusal)))
         else:
             decided.done.append(found)
+    decided.left = len(standing) - len(decided.done) - len(decided.refused)
     return decided
 
 
-def _decide(transaction: Transaction, asked: Asked, found: Quarantined, decisions: Sequence[Decision]) -> None:
+def _decide(transaction: Transaction, asked: Asked, found: Quarantined) -> None:
     """Raises DecisionRefused, also when the Group is not as it was found any more."""
-    check_decision(asked.verb, found, decisions, asked.at)
     stop = found.stop
+    skips = transaction.count_skips() if asked.verb is Verb.SKIP else 0
+    check_decision(asked.verb, found, transaction.decisions_of(stop.group_id), skips, asked.at)
     attempts = 0 if asked.verb is Verb.RELEASE else found.attempts
     if not transaction.try_again(found.held, asked.at, attempts):
         raise DecisionRefused(f"{stop.group_id} changed at this moment; look at it again, then decide")

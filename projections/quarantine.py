@@ -85,8 +85,11 @@ def is_exhausted(found: Held) -> bool:
     return found.attempts >= attempts_max
 
 
-def check_decision(verb: Verb, found: Quarantined, decisions: Sequence[Decision], now: str) -> None:
-    """Raises DecisionRefused for a decision on a Group that must not be made now. `decisions` are all on record."""
+def check_decision(verb: Verb, found: Quarantined, of_group: Sequence[Decision], skips: int, now: str) -> None:
+    """Raises DecisionRefused for a decision on a Group that must not be made now.
+
+    `of_group` are all decisions on record about this Group; `skips` counts those to skip, about whatever Group.
+    """
     stop = found.stop
     name = f"{stop.group_id} at {stop.sequence}"
     if found.tried_at is not None:
@@ -94,7 +97,6 @@ def check_decision(verb: Verb, found: Quarantined, decisions: Sequence[Decision]
             f"{name} is being tried since {found.tried_at}; look again with `weavehold quarantine show`, and see that "
             "the consumer's process runs"
         )
-    of_group = [each for each in decisions if each.group_id == stop.group_id]
     wait = max((_left(each.at, now, pause_seconds) for each in of_group), default=0.0)
     if verb is not Verb.SKIP:
         wait = max(wait, seconds_to_wait(found.held, now))
@@ -115,7 +117,7 @@ def check_decision(verb: Verb, found: Quarantined, decisions: Sequence[Decision]
                 f"{name} was released {releases_max} times and failed again in version {found.version}: raise the "
                 "consumer's version when it is mended; or pass the Event over with `weavehold quarantine skip`"
             )
-        case Verb.SKIP if sum(each.verb is Verb.SKIP for each in decisions) >= skips_max:
+        case Verb.SKIP if skips >= skips_max:
             raise DecisionRefused(
                 f"{skips_max} Events are passed over already: mend the consumer instead of skipping {name}, raise its "
                 "version, and remove its store to have them all replayed"

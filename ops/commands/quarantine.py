@@ -20,7 +20,7 @@ from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
 from ops.output import JsonOption, print_result
 from ops.projection_file import NotAProjection
-from ops.projection_place import ProjectionPlace, projection_places
+from ops.projection_place import ProjectionPlace, open_place, projection_places
 from ops.quarantine.decide_quarantine import decide_in
 from ops.quarantine.list_quarantine import QuarantineLine, QuarantineReport, list_quarantine, quarantine_line
 from ops.quarantine.show_quarantine import GroupQuarantine, show_quarantine
@@ -51,7 +51,7 @@ app = typer.Typer(
 
 
 class Outcome(Struct, frozen=True, kw_only=True, rename="camel"):
-    """What was decided: Groups as they were found, those that were left and why, and how many were not looked at."""
+    """What was decided: Groups as they were found, those that were left and why, and how many more were."""
 
     verb: Verb
     decided: tuple[QuarantineLine, ...]
@@ -189,9 +189,13 @@ def skip(
 
 
 def _places(projections: Sequence[str], directory: Path) -> list[ProjectionPlace]:
-    named: list[ProjectionPlace] = [find_projection(called, directory) for called in projections]
+    """The places that are named, each once however often and however it is called; all of them when none is."""
+    named: dict[ProjectionPlace, ProjectionPlace] = {}
+    for called in projections:
+        place = find_projection(called, directory)
+        named.setdefault(place.resolve() if isinstance(place, Path) else place, place)
     try:
-        return named or projection_places(directory)
+        return [*named.values()] or projection_places(directory)
     except NotAProjection as fault:
         raise CommandFault(str(fault)) from fault
 
@@ -245,16 +249,23 @@ def _decide_one(
 
 
 def _decide_all(asked: Asked, places: Sequence[ProjectionPlace], limit: int) -> Outcome:
-    """Decide on the Groups that stand, projection after projection. Raises CommandFault."""
-    report = list_quarantine(places, (), groups_shown_max)
-    names = {each.projection: each.consumer for each in report.quarantined}
+    """Decide on the Groups that stand, projection after projection; what one refuses stops no other one."""
     lines: list[QuarantineLine] = []
-    refused = [f"{each.projection}: {each.problem}" for each in report.unreadable]
+    refused: list[str] = []
     left = 0
     for place in places:
-        if (name := names.get(str(place))) is None:
+        try:
+            with open_place(place) as opened:
+                name, stops = opened.consumer.name, opened.snapshot.stops()
+            if not stops:
+                continue
+            decided: Decided = decide_in(place, partial(decide_groups, asked=asked, limit=limit))
+        except NotAProjection as fault:
+            refused.append(f"{place}: {fault}")
             continue
-        decided: Decided = decide_in(place, partial(decide_groups, asked=asked, limit=limit))
+        except CommandFault as fault:
+            refused.append(str(fault))
+            continue
         lines += [quarantine_line(place, name, each) for each in decided.done]
         refused += [f"{place}: {why}" for _, why in decided.refused]
         left += decided.left

@@ -65,12 +65,12 @@ async def show_quarantine(
         try:
             with open_place(place) as opened:
                 name, cursor = opened.consumer.name, opened.snapshot.cursor(group_id)
-                found = [each for each in opened.snapshot.quarantined() if each.stop.group_id == group_id]
-                decided = [each for each in opened.snapshot.decisions() if each.group_id == group_id]
+                found, decided = opened.snapshot.quarantined_of(group_id), opened.snapshot.decisions_of(group_id)
         except NotAProjection as fault:
             unreadable.append(UnreadableProjection(projection=str(place), problem=str(fault)))
             continue
-        lines += [quarantine_line(place, name, each) for each in found]
+        if found is not None:
+            lines.append(quarantine_line(place, name, found))
         for each in decided:
             effect = None
             if each.verb is Verb.SKIP:

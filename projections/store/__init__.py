@@ -241,6 +241,10 @@ class Transaction(Protocol):
         """All quarantined Groups, those too that are being tried again."""
         ...
 
+    def quarantined_of(self, group_id: str) -> Quarantined | None:
+        """One of them; None when the Group is not quarantined."""
+        ...
+
     def held(self) -> list[Held]:
         """The same Groups in short."""
         ...
@@ -271,6 +275,14 @@ class Transaction(Protocol):
 
     def decisions(self) -> list[Decision]:
         """All decisions on record, oldest first."""
+        ...
+
+    def decisions_of(self, group_id: str) -> list[Decision]:
+        """Those about one Group."""
+        ...
+
+    def count_skips(self) -> int:
+        """How many pass an Event over, of whatever histories."""
         ...
 
     def skips(self) -> list[Decision]:

@@ -40,7 +40,7 @@ class ExchangeTransaction(SqlTransaction):
         """Whether the green version passed other Events of a Group over than the live one has to."""
         asked = {"verb": Verb.SKIP.value, "group_id": group_id}
         found = self._execute(self._store["read_green_skips"].format(green=self._green), asked).fetchall()
-        live = {(sequence, chain_hash) for group, sequence, chain_hash in self.skipped() if group == group_id}
+        live = {(each.sequence, each.chain_hash) for each in self.decisions_of(group_id) if each.verb is Verb.SKIP}
         return live != {(sequence, ChainHash(chain_hash)) for sequence, chain_hash in found}
 
     def take_group(self, group_id: str) -> None:
@@ -49,7 +49,7 @@ class ExchangeTransaction(SqlTransaction):
         Tables of intents stay as they are (RULE-22). An Event that failed in both failed first when it did in the live
         version, and as often as in both together.
         """
-        before = next((each for each in self.quarantined() if each.stop.group_id == group_id), None)
+        before = self.quarantined_of(group_id)
         asked = {"group_id": group_id}
         rebuilt = (table for table in self._consumer.tables if table not in self._consumer.intent_tables)
         for table in (*rebuilt, *exchanged_tables):

@@ -113,14 +113,15 @@ def write_beside_schema[T](
 ) -> T:
     """Run `work` in one transaction on the live schema, beside the process that writes everything else there.
 
-    Its rows are not exchanged meanwhile. Raises what `work` raises, StoreReplaced when something else than `identity`
-    made the schema, and `psycopg.Error`.
+    Its rows are not exchanged meanwhile, and of several such transactions one runs after another. Raises what `work`
+    raises, StoreReplaced when something else than `identity` made the schema, and `psycopg.Error`.
     """
     enter_schema(connection, live)
     with connection.transaction():
         if not identity.made(connection.execute(_sql["read_meta"], {}).fetchone()):
             raise StoreReplaced(f"{live} was taken over by another version")
         connection.execute(_sql["hold_edition"], {})
+        connection.execute(_sql["hold_decisions"], {})
         return work(SqlTransaction(connection, identity.consumer, postgres_dialect(identity.consumer, reorders=False)))
 
 

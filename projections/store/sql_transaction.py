@@ -212,6 +212,11 @@ class SqlTransaction:
         """All quarantined Groups, those too that are being tried again."""
         return [_quarantined(row) for row in self._all("read_quarantine")]
 
+    def quarantined_of(self, group_id: str) -> Quarantined | None:
+        """One of them."""
+        row = self._one("read_quarantine_of", group_id=group_id)
+        return None if row is None else _quarantined(row)
+
     def held(self) -> list[Held]:
         """The same Groups in short."""
         return [Held(*row) for row in self._all("read_held")]
@@ -249,6 +254,15 @@ class SqlTransaction:
     def decisions(self) -> list[Decision]:
         """All decisions on record, oldest first."""
         return [_decision(row) for row in self._all("read_decisions")]
+
+    def decisions_of(self, group_id: str) -> list[Decision]:
+        """Those about one Group."""
+        return [_decision(row) for row in self._all("read_decisions_of", group_id=group_id)]
+
+    def count_skips(self) -> int:
+        """How many pass an Event over."""
+        counted: int = self._one("count_decisions", verb=Verb.SKIP.value)[0]
+        return counted
 
     def skips(self) -> list[Decision]:
         """Those that pass an Event over."""

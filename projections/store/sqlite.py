@@ -44,6 +44,11 @@ def _refuses(fault: Exception) -> bool:
     return isinstance(fault, _refusals)
 
 
+def sqlite_dialect(consumer: Consumer, table_of: Mapping[str, str] | None = None) -> Dialect:
+    """How SQLite takes the statements of the stores and of a consumer; who only reads gives no `table_of`."""
+    return Dialect(_sql, consumer.statements, _refuses, table_of or {})
+
+
 class SqliteTransaction(SqlTransaction):
     """`projections.store.Transaction` on one SQLite connection."""
 
@@ -51,7 +56,7 @@ class SqliteTransaction(SqlTransaction):
         self, connection: sqlite3.Connection, consumer: Consumer, table_of: Mapping[str, str] | None = None
     ) -> None:
         """Speak for `consumer` on a connection whose transaction has begun; who only reads gives no `table_of`."""
-        super().__init__(connection, consumer, Dialect(_sql, consumer.statements, _refuses, table_of or {}))
+        super().__init__(connection, consumer, sqlite_dialect(consumer, table_of))
 
 
 class SqliteStore:
@@ -155,7 +160,7 @@ def exchange_file[T](live: Path, green: Path, identity: Identity, work: Callable
     """
     with closing(_connect(live)) as connection:
         connection.execute(_sql.attach_green, {"file": str(green)})
-        dialect = Dialect(_sql, identity.consumer.statements, _refuses)
+        dialect = sqlite_dialect(identity.consumer)
 
         def exchange() -> T:
             if not identity.made(_found(connection)):

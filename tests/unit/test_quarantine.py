@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
@@ -21,6 +22,7 @@ from projections.consumer import Statement
 from projections.copy_skips import copy_skips
 from projections.decide_quarantine import Asked, decide_group, decide_groups
 from projections.digest import projection_digests
+from projections.exchange_groups import ExchangeRefused, Judged, Standing, exchange_groups
 from projections.group_run import ApplyRules
 from projections.mission_board.consumer import MissionBoard
 from projections.projection import Projection
@@ -33,7 +35,9 @@ from projections.quarantine import (
     skips_max,
 )
 from projections.store import Decision, Quarantined, Stop, Verb, postgres, sqlite
-from projections.store.sqlite import SqliteStore
+from projections.store.layout import Identity
+from projections.store.sql_transaction import SqlTransaction
+from projections.store.sqlite import SqliteStore, exchange_file
 from projections.watch_quarantine import QuarantineWatch
 from tests.builders import BuiltEvent, test_organization
 from tests.consumer_rig import until
@@ -332,11 +336,13 @@ def test_decisions_are_bounded_in_number_and_rate(
     verb: Verb, found: Quarantined, decisions: list[Decision], refusal: str | None
 ) -> None:
     """DUR-5: the bounds of each decision, at 100 s; a refusal names the remedy."""
+    of_group = [each for each in decisions if each.group_id == one]
+    skips = sum(each.verb is Verb.SKIP for each in decisions)
     if refusal is None:
-        check_decision(verb, found, decisions, at(100))
+        check_decision(verb, found, of_group, skips, at(100))
         return
     with pytest.raises(DecisionRefused, match=refusal):
-        check_decision(verb, found, decisions, at(100))
+        check_decision(verb, found, of_group, skips, at(100))
 
 
 async def test_a_skip_passes_over_the_event_that_was_named_and_no_other(bench: Bench) -> None:
@@ -358,19 +364,51 @@ async def test_a_skip_passes_over_the_event_that_was_named_and_no_other(bench: B
 
 
 async def test_many_groups_are_released_in_pages(bench: Bench) -> None:
-    """DUR-5: a bounded number in one transaction; what must not be decided on now is left and named."""
+    """DUR-5: a bounded number in one transaction; what must not be decided on now is named and hides no later Group."""
     groups = [f"urn:test:group:{number}" for number in range(5)]
-    for group_id in groups:
+    for group_id in reversed(groups):
         history = mission_history(group_id)
         bench.break_at(history[2])
         await bench.apply(history)
         bench.now += 4
     asked = Asked(Verb.RELEASE, "ada", "agreed", bench.clock())
-    decided = await bench.store.transaction(lambda found: decide_groups(found, asked, 4))
-    assert [each.stop.group_id for each in decided.done] == groups[:3]
-    assert [each.stop.group_id for each, _ in decided.refused] == groups[3:4]
-    assert decided.left == 1
-    assert [each.stop.group_id for each in await bench.quarantined() if each.tried_at] == groups[:3]
+    for limit, done, refused, left in ((1, groups[2:3], groups[:1], 3), (2, groups[3:], groups[:2], 0)):
+        decided = await bench.store.transaction(partial(decide_groups, asked=asked, limit=limit))
+        assert [each.stop.group_id for each in decided.done] == done
+        assert [each.stop.group_id for each, _ in decided.refused] == refused
+        assert decided.left == left
+    assert [each.stop.group_id for each in await bench.quarantined() if each.tried_at] == groups[2:]
+
+
+async def test_one_group_is_looked_up_by_its_name(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """DUR-5, PRJ-4: neither a decision nor the exchange of a Group reads what is kept of all others."""
+
+    def whole(_transaction: SqlTransaction) -> object:
+        raise AssertionError("a whole table was read")
+
+    green = Bench(await SqliteStore.open(tmp_path / "green.db", bench.consumer, test_organization), bench.consumer)
+    for group_id in (one, two):
+        history = mission_history(group_id)
+        bench.break_at(history[7])
+        await bench.apply(history)
+        await green.apply(history)
+    bench.now += 11
+    await bench.decide(Verb.RETRY, two)
+    await green.store.close()
+    for name in ("quarantined", "held", "decisions", "skips", "skipped"):
+        monkeypatch.setattr(SqlTransaction, name, whole)
+    await bench.decide(Verb.SKIP, one)
+    identity = Identity(bench.consumer, test_organization)
+    exchanging = partial(exchange_file, bench.store._path, tmp_path / "green.db", identity)
+    exchange = partial(exchange_groups, group_ids=(one, two), judged=Judged({}, {}), edition="rebuilt", whole=True)
+    with pytest.raises(ExchangeRefused) as refused:
+        exchanging(exchange)
+    assert refused.value.standings == {one: Standing.SKIPPING_OTHERS}
+    assert exchanging(partial(exchange, group_ids=(two,), whole=False)) == {two: Standing.LEVEL}
+    monkeypatch.undo()
+    assert [each.attempts for each in await bench.quarantined()] == [1, 2]
 
 
 # --- histories -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,1 @@
+SELECT count(*) FROM projection_decision WHERE verb = :verb

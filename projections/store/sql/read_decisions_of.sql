@@ -1,0 +1,2 @@
+SELECT verb, group_id, sequence, event_id, chain_hash, kind, version, attempts, who, why, decided_at
+FROM projection_decision WHERE group_id = :group_id ORDER BY decision_id
