@@ -356,6 +356,8 @@ async def look_at_nothing_quarantined(stack, mission, kept):
         [line] = await list_consumers(database, organization_id, [kept.place])
     assert (report.findings, line.problem, line.stopped) == ([], None, 0)
     assert read_skips(kept.place) == []
+    rebuilt = await weavehold(stack, "consumer", "rebuild", "mission_board", "--json", **kept.variables)
+    assert (rebuilt.code, [each["equal"] for each in rebuilt.json["groups"]]) == (0, [True])
 
 
 async def test_all_are_released_but_where_it_is_refused(stack, mission, kept, beside):
