@@ -39,6 +39,10 @@ folder_wait_seconds: Final = 15.0
 organization_prefix: Final = "urn:weavehold:organization:"
 
 
+default_name: Final = "local"
+"""The name of an Organization that nobody has named."""
+
+
 class InitializationFault(CommandFault):
     """What cannot be initialized; the message names the thing, the value and the remedy."""
 
@@ -93,6 +97,15 @@ def organization_id(name: str) -> str:
             f"the Organization name {name!r} cannot be used. Take 1 to 63 lowercase letters, digits and inner hyphens"
         )
     return organization_prefix + name
+
+
+async def only_organization(connection: Connection) -> str:
+    """The name of the one Organization, `default_name` when there is none. Raises UnusableChoice for several."""
+    rows = await (await connection.execute(load(__package__).list_organizations)).fetchall()
+    names: list[str] = [name for (name,) in rows] or [default_name]
+    if len(names) > 1:
+        raise UnusableChoice(f"there are the Organizations {', '.join(names)}. Choose one with --name")
+    return names[0]
 
 
 def key_file(keys_directory: Path, name: str) -> Path:

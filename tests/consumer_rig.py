@@ -269,7 +269,8 @@ async def until_killed(command: Sequence[str], seconds: float = 120.0) -> None:
     """Run a program that kills itself with -9 at a named point; one that does not is ended all the same."""
     process = await asyncio.create_subprocess_exec(*command, cwd=Path(__file__).parents[1], stderr=subprocess.DEVNULL)
     try:
-        assert await asyncio.wait_for(process.wait(), seconds) == -signal.SIGKILL
+        ended = await asyncio.wait_for(process.wait(), seconds)
+        assert ended == -signal.SIGKILL, f"{command[2]} was not killed at its point, it ended with {ended}"
     finally:
         if process.returncode is None:
             process.kill()

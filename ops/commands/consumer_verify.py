@@ -74,6 +74,9 @@ def _show(console: Console, report: VerifyReport) -> None:
         console.print(line(f"{report.found - len(report.differences)} more rows differ"))
     verdict = "equals its replay" if report.ok else "does not equal its replay"
     console.print(line(f"{report.name} {verdict}: {len(report.groups)} Groups"))
+    if report.standing:
+        stand = "1 Group stands" if len(report.standing) == 1 else f"{len(report.standing)} Groups stand"
+        console.print(line(f"{stand} before an Event that cannot be applied: weavehold quarantine list"))
 
 
 def _words(difference: RowDifference) -> str:

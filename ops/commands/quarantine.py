@@ -195,9 +195,15 @@ def _places(projections: Sequence[str], directory: Path) -> list[ProjectionPlace
         place = find_projection(called, directory)
         named.setdefault(place.resolve() if isinstance(place, Path) else place, place)
     try:
-        return [*named.values()] or projection_places(directory)
+        places = [*named.values()] or projection_places(directory)
     except NotAProjection as fault:
         raise CommandFault(str(fault)) from fault
+    if not places:
+        raise UsageFault(
+            f"{directory} holds no projections: name the stack's directory with --directory or WEAVEHOLD_DIRECTORY, "
+            "or start the projector once"
+        )
+    return places
 
 
 async def _read(group_id: str, places: Sequence[ProjectionPlace], directory: Path) -> GroupQuarantine:

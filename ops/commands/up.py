@@ -76,7 +76,10 @@ async def _serve(stack: Supervisor, as_json: bool, stopping: asyncio.Event) -> N
 
 
 def command(
-    name: Annotated[str, typer.Option(help="Name of the Organization, made when it is missing.")] = "local",
+    name: Annotated[
+        str | None,
+        typer.Option(help="Name of the Organization, made when it is missing; by default the one there is, or local."),
+    ] = None,
     shards: Annotated[int | None, typer.Option(help="Shards of a new Organization.")] = None,
     authorities: Annotated[int, typer.Option(min=0, max=16, help="Authority processes.")] = 1,
     relays: Annotated[int, typer.Option(min=0, max=16, help="Relay processes.")] = 1,

@@ -61,3 +61,9 @@ def read_remembered(place: ProjectionPlace, group_id: str) -> list[AppliedEvent]
     """The remembered Events of a Group. Raises NotAProjection."""
     with open_place(place) as opened:
         return opened.snapshot.all_remembered(group_id)
+
+
+def read_standing(place: ProjectionPlace) -> dict[str, int]:
+    """The Groups that stand before an Event (DUR-5), and its sequence. Raises NotAProjection."""
+    with open_place(place) as opened:
+        return {stop.group_id: stop.sequence for stop in opened.snapshot.stops()}

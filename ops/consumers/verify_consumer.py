@@ -13,7 +13,7 @@ from msgspec import Struct
 from psycopg import AsyncConnection
 
 from contracts.cursor import Cursor
-from ops.consumers.live_version import read_digests, read_live, read_skips
+from ops.consumers.live_version import read_digests, read_live, read_skips, read_standing
 from ops.consumers.row_differences import RowDifference, keyed_rows, row_differences
 from ops.cursor_report import judge_cursors
 from ops.projection_place import ProjectionPlace, open_place
@@ -39,7 +39,10 @@ class GroupVerdict(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class VerifyReport(Struct, frozen=True, kw_only=True, rename="camel"):
-    """`ok` when every Group is equal. `found` counts the rows that differ; `differences` shows the first of them."""
+    """`ok` when every Group is equal. `found` counts the rows that differ; `differences` shows the first of them.
+
+    `standing` are quarantined Groups, with the sequence that they stand before: their rows are equal up to there.
+    """
 
     ok: bool
     name: str
@@ -48,6 +51,7 @@ class VerifyReport(Struct, frozen=True, kw_only=True, rename="camel"):
     groups: tuple[GroupVerdict, ...]
     found: int
     differences: tuple[RowDifference, ...]
+    standing: dict[str, int]
 
 
 async def verify_consumer(
@@ -88,6 +92,7 @@ async def verify_consumer(
         groups=tuple(verdicts),
         found=count,
         differences=tuple(found),
+        standing=await asyncio.to_thread(read_standing, place),
     )
 
 

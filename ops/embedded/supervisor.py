@@ -26,7 +26,7 @@ from ops.embedded.fault import EmbeddedFault
 from ops.embedded.postgres_server import PostgresServer
 from ops.embedded.processes import wait_until
 from ops.embedded.unit import ServerUnit, ServiceSpec, ServiceUnit, Unit, to_the_end
-from ops.init import Organization, initialize
+from ops.init import Organization, initialize, only_organization
 from ops.migrate import migrate
 from services.feed.trust_anchors import anchors_file_name, anchors_variable
 from services.process.database import connect
@@ -63,7 +63,8 @@ _log = get_log(__name__)
 class StackOptions:
     """What kind of stack; the defaults suit one machine."""
 
-    organization_name: str = "local"
+    organization_name: str | None = None
+    """Without one it is the Organization that is there, or a new one of the default name."""
     shard_count: int | None = None
     nats_port: int | None = None
     """A fixed port for NATS; without it one is picked once and kept in the directory."""
@@ -183,7 +184,7 @@ class Supervisor:
         try:
             self._organization = await initialize(
                 connection,
-                name=self.options.organization_name,
+                name=self.options.organization_name or await only_organization(connection),
                 keys_directory=self.directory.keys,
                 shard_count=self.options.shard_count,
             )

@@ -129,6 +129,10 @@ def _record_digests() -> None:
             fault = difference(name, reader, before, found)
             if fault is not None and before is not None and before.version == found.version:
                 raise Refused(fault)
+            if before is not None and found.version < before.version:
+                raise Refused(f"{reader} is at version {found.version}, but {name} was read by {before.version} before")
+            if before is None or before.version != found.version:
+                sys.stdout.write(f"{name}: {reader} version {found.version} is written down\n")
         recorded.expect(made)
 
 

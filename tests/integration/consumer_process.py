@@ -8,18 +8,17 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 from msgspec.structs import replace
 from nats.aio.client import Client
 
 from projections.apply_event import Applied
-from projections.arrival import LoggedEvent
-from projections.consumer import Consumer, Statement
 from projections.listing import listed_consumers
 from projections.projection import Projection
 from projections.run_consumer import ConsumerRun
+from projections.store import ProjectionStore, Transaction
 from services.process.broker import connect
 from tests.builders import test_organization
 from tests.consumer_rig import Provider, patient
@@ -38,24 +37,26 @@ def die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def deadly(consumer: Consumer) -> Consumer:
-    """The consumer, whose process dies inside the transaction."""
-    evolve = consumer.evolve
+def deadly(store: ProjectionStore) -> ProjectionStore:
+    """The store, whose process dies inside the transaction, when all its work is done."""
+    inner = store.transaction
 
-    def dying(event: LoggedEvent) -> Iterable[Statement]:
-        if event.sequence >= kill_at_sequence:
-            die()
-        return evolve(event)
+    async def dying[T](work: Callable[[Transaction], T]) -> T:
+        def to_the_end(transaction: Transaction) -> T:
+            result = work(transaction)
+            if any(cursor.sequence >= kill_at_sequence for cursor in transaction.cursors()):
+                die()
+            return result
 
-    consumer.evolve = dying  # type: ignore[method-assign]
-    return consumer
+        return await inner(to_the_end)
+
+    store.transaction = dying  # type: ignore[method-assign]
+    return store
 
 
 async def main(url: str, folder: Path, name: str, point: str, kind: StoreKind) -> None:
     """Consume until killed."""
     consumer = next(each for each in listed_consumers(agent_id) if each.name == name)
-    if point == "before-commit":
-        consumer = deadly(consumer)
 
     def on_applied(applied: Applied) -> None:
         if point == "after-commit" and any(cursor.sequence >= kill_at_sequence for cursor in applied.cursors):
@@ -63,7 +64,8 @@ async def main(url: str, folder: Path, name: str, point: str, kind: StoreKind) -
 
     source = HistoryDouble.load(folder / "log")
     client: Client = await connect(url, name="consumer-process")
-    projection = Projection(await kind.open(folder / "live", consumer), on_applied=on_applied)
+    store = await kind.open(folder / "live", consumer)
+    projection = Projection(deadly(store) if point == "before-commit" else store, on_applied=on_applied)
     provider = Provider(client, sorted(source.groups))
     small = replace(patient, pull=replace(patient.pull, batch=batch_events))
     await ConsumerRun(client, test_organization, [projection], provider, source, bounds=small).run()

@@ -23,6 +23,7 @@ from ops.init import (
     first_principals,
     initialize,
     key_file,
+    only_organization,
     organization_id,
     write_key_file,
 )
@@ -236,3 +237,13 @@ async def test_a_key_id_of_another_principal_is_refused(connection: Connection, 
 def test_an_organization_name_is_simple(name: str) -> None:
     with pytest.raises(UnusableChoice, match="cannot be used"):
         organization_id(name)
+
+
+async def test_without_a_name_it_is_the_organization_that_is_there(connection: Connection, tmp_path: Path) -> None:
+    """OPS-2: `weavehold up` on the data of another Organization does not found a second one beside it."""
+    assert await only_organization(connection) == "local"
+    await initialize(connection, name="demo", keys_directory=tmp_path / "demo", shard_count=1)
+    assert await only_organization(connection) == "demo"
+    await initialize(connection, name="other", keys_directory=tmp_path / "other", shard_count=1)
+    with pytest.raises(UnusableChoice, match="demo, other"):
+        await only_organization(connection)

@@ -189,6 +189,11 @@ async def test_an_operator_looks_and_passes_an_event_over(stack, mission, kept):
     people = await weavehold(stack, "quarantine", "list", "--projection", kept.projection, **kept.variables)
     for shown in (group_id, event.event_id, "a title of 3 MB", "operator", "quarantine show"):
         assert shown in people.out
+    verified = await weavehold(stack, "consumer", "verify", kept.projection, "--json", **kept.variables)
+    assert (verified.code, verified.json["standing"]) == (0, {group_id: 2})
+    # Where there is nothing to look at nobody is told that all is well.
+    nowhere = await weavehold(stack, "quarantine", "list", "--directory", str(stack.folder / "nowhere"))
+    assert (nowhere.code, "holds no projections" in nowhere.err) == (2, True)
 
     for wrong in ("ada", "ada: ", ": told"):
         assert (await kept.ask(stack, "retry", group_id, "--reason", wrong)).code == 2
