@@ -37,10 +37,18 @@ def open_projection(file: Path) -> Iterator[OpenedProjection]:
             _, name, version, variant, owner = database.execute(store_sql.read_meta).fetchone() or (0, "", 0, "", "")
             consumer = consumer_of(name, version, variant)
             if consumer is None:
-                raise NotAProjection(f"{file} holds {name or 'nothing'} {version}, which this version cannot read")
+                raise NotAProjection(of_another_version(file, name, version))
             yield OpenedProjection(consumer, owner, FoundStore(database, consumer, sqlite_dialect(consumer)))
     except sqlite3.Error as fault:
         raise NotAProjection(f"{file} cannot be read as a projection: {fault}") from fault
+
+
+def of_another_version(place: object, name: str, version: int) -> str:
+    """What is wrong with a place whose consumer this version does not have, and the remedy."""
+    return (
+        f"{place} holds {name or 'nothing'} {version}, which this version cannot read: start its process once, which "
+        "discards and replays it; or remove it when no process keeps it any more"
+    )
 
 
 def consumer_of(name: str, version: int, variant: str) -> Consumer | None:

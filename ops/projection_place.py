@@ -7,13 +7,15 @@ from pathlib import Path
 import psycopg
 from msgspec import Struct
 
+from ops.command_fault import UsageFault
 from ops.embedded.directory import StackDirectory
 from ops.embedded.environment import stack_variables
-from ops.projection_file import NotAProjection, OpenedProjection, consumer_of, open_projection
+from ops.projection_file import NotAProjection, OpenedProjection, consumer_of, of_another_version, open_projection
 from projections.consumer import Consumer
 from projections.listing import server_consumers
 from projections.store.found_store import FoundStore
 from projections.store.postgres import enter_schema, list_projections, postgres_dialect, schema_of
+from projections.work_queue.consumer import WorkQueue
 from services.process.database import connection_string
 from services.process.settings import Environment, redact_url
 from services.process.statements import load
@@ -60,7 +62,7 @@ def _open_schema(place: ProjectionSchema) -> Iterator[OpenedProjection]:
             _, name, version, variant, owner = connection.execute(_sql.read_meta).fetchone() or (0, "", 0, "", "")
             consumer = consumer_of(name, version, variant)
             if consumer is None:
-                raise NotAProjection(f"{place} holds {name or 'nothing'} {version}, which this version cannot read")
+                raise NotAProjection(of_another_version(place, name, version))
             snapshot = FoundStore(connection, consumer, postgres_dialect(consumer, reorders=False))
             yield OpenedProjection(consumer, owner, snapshot)
     except psycopg.errors.UndefinedTable as fault:
@@ -84,9 +86,27 @@ def place_of_consumer(
 
 
 def place_called(called: str, directory: Path) -> ProjectionPlace:
-    """The projection that somebody names: a consumer's wherever it lies, or a SQLite file. Raises SettingsFault."""
+    """The projection that somebody names: a consumer's wherever it lies, or a SQLite file.
+
+    Raises SettingsFault, and UsageFault for a name that several have.
+    """
     named = next((consumer for consumer in server_consumers() if consumer.name == called), None)
-    return Path(called) if named is None else place_of_consumer(named, directory)
+    if named is not None:
+        return place_of_consumer(named, directory)
+    of_a_worker = StackDirectory.at(directory).path / "workers" / f"{called}.sqlite"
+    if called == WorkQueue.name and not (Path(called).exists() or of_a_worker.exists()):
+        raise UsageFault(
+            f"each Worker has a {called} of its own: name its Worker; `weavehold consumer list` shows them"
+        )
+    return Path(called)
+
+
+def command_name(consumer: str, place: str) -> str:
+    """How commands are told a projection that lies at `place`: its consumer's name, its Worker's, or its file."""
+    folder, is_file = Path(place).parent.name, place.endswith(".sqlite")
+    if is_file and folder not in {"workers", "projections"}:
+        return place
+    return Path(place).stem if folder == "workers" else consumer
 
 
 def projection_places(directory: Path) -> list[ProjectionPlace]:

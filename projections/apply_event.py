@@ -29,7 +29,7 @@ from projections.bring_up_event import bring_up_event, is_passed_over
 from projections.consumer import Consumer, Statement
 from projections.group_run import ApplyRules, GroupRun, Question
 from projections.proof import SignatureProof
-from projections.quarantine import may_pass, nothing_skipped, reason_of, skipped_by_group
+from projections.quarantine import may_pass, nothing_skipped, raised_reason_of, reason_of, skipped_by_group, trace_of
 from projections.store import (
     AppliedEvent,
     ProjectionStore,
@@ -72,7 +72,7 @@ class Applied(Struct):
     """What became of a batch. `cursors` are those that moved; `ahead` are the Events beyond a gap.
 
     `passed_over` are those of the applied ones whose kind nobody here knows (PRJ-5), `skipped` those that somebody
-    decided to skip (DUR-5).
+    decided to skip (DUR-5). `traces` tell, by the Group that stops, through which calls what its consumer raised came.
     """
 
     applied: int = 0
@@ -84,6 +84,7 @@ class Applied(Struct):
     questions: list[Question] = field(default_factory=list)
     unproven: list[Unproven] = field(default_factory=list)
     stops: list[Stop] = field(default_factory=list)
+    traces: dict[str, str] = field(default_factory=dict)
 
     def add(self, other: "Applied") -> None:
         """Take in what became of a later batch."""
@@ -96,6 +97,7 @@ class Applied(Struct):
         self.questions += other.questions
         self.unproven += other.unproven
         self.stops += other.stops
+        self.traces |= other.traces
 
 
 async def apply_event(store: ProjectionStore, arrival: Arrival, rules: ApplyRules) -> Applied:
@@ -186,11 +188,13 @@ def _apply_run(
         run.drop_next()
         applied.unproven.append(Unproven(run.group_id, run.reaches, doubt.reason, doubt.for_now))
     intents_after = (run.silent_until or 0) if rules.keep_intents else None
-    statements, intents, stop = _evolve(consumer, run, rules.contracts, intents_after)
+    statements, intents, stop, trace = _evolve(consumer, run, rules.contracts, intents_after)
     if stop is not None:
         run.cut_next(stop.sequence)
         transaction.stop(stop, rules.clock())
         applied.stops.append(stop)
+        if trace:
+            applied.traces[stop.group_id] = trace
     transaction.run(statements)
     transaction.run(intents)
     if run.next:
@@ -215,8 +219,8 @@ def _apply_run(
 
 def _evolve(
     consumer: Consumer, run: GroupRun, contracts: EventContracts, intents_after: int | None
-) -> tuple[list[Statement], list[Statement], Stop | None]:
-    """The statements of a run up to the first Event that cannot be understood, and why the Group stops there.
+) -> tuple[list[Statement], list[Statement], Stop | None, str]:
+    """The statements of a run up to the first Event that cannot be understood, why the Group stops there, and a trace.
 
     Whatever the consumer raises is a property of the Event, except what may pass. Intents are those of Events with a
     sequence above `intents_after`; None for none at all.
@@ -241,11 +245,11 @@ def _evolve(
             if may_pass(fault):
                 raise
             del statements[complete[0] :], intents[complete[1] :]
-            unread = isinstance(fault, EventUnread)
+            if isinstance(fault, EventUnread):
+                return statements, intents, _stop(arrival, reason_of(fault)), ""
             reader = f"{consumer.name} version {consumer.version} cannot read this {event.kind}"
-            reason = reason_of(fault) if unread else f"{reader}: {reason_of(fault)}"
-            return statements, intents, _stop(arrival, reason)
-    return statements, intents, None
+            return statements, intents, _stop(arrival, f"{reader}: {raised_reason_of(fault)}"), trace_of(fault)
+    return statements, intents, None, ""
 
 
 def _stop(arrival: Arrival, reason: str) -> Stop:

@@ -9,6 +9,7 @@ restarted in a loop tries for ever, or passes over whatever comes.
 """
 
 import math
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from datetime import UTC, datetime
@@ -33,6 +34,8 @@ clock_seconds_max: Final = 3_600.0
 """Seconds that the clock of who decides may be behind."""
 reason_characters_max: Final = 2_000
 """Characters of the reason that is kept of a failure."""
+traced_calls_max: Final = 20
+"""The innermost calls that are told of what a consumer raised."""
 
 type Clock = Callable[[], str]
 """Gives the present moment as a timestamp."""
@@ -58,8 +61,18 @@ def may_pass(fault: Exception) -> bool:
 
 def reason_of(fault: Exception) -> str:
     """What a fault says, bounded, as every store can keep it."""
-    said = str(fault) or type(fault).__name__
-    return said[:reason_characters_max].encode(errors="replace").decode()
+    return _kept(str(fault) or type(fault).__name__)
+
+
+def raised_reason_of(fault: Exception) -> str:
+    """The same with the exception's type before its words: those of a KeyError alone tell nothing."""
+    kind, said = type(fault).__name__, str(fault)
+    return _kept(f"{kind}: {said}" if said else kind)
+
+
+def trace_of(fault: Exception) -> str:
+    """Through which calls a fault came, outermost first; without its words, which the reason has, bounded."""
+    return "".join(traceback.format_tb(fault.__traceback__, limit=-traced_calls_max))
 
 
 def skipped_by_group(skipped: Iterable[tuple[str, GroupSequence, ChainHash]]) -> dict[str, Skipped]:
@@ -124,6 +137,10 @@ def check_decision(verb: Verb, found: Quarantined, of_group: Sequence[Decision],
             )
         case _:
             pass
+
+
+def _kept(said: str) -> str:
+    return said[:reason_characters_max].encode(errors="replace").decode()
 
 
 def _releases(found: Quarantined, of_group: Iterable[Decision]) -> int:

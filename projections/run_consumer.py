@@ -279,8 +279,10 @@ class ConsumerRun:
             self._repairs.reach(projection, unproven.group_id, unproven.reaches)
         for stop in applied.stops:
             place = {"group_id": stop.group_id, "sequence": stop.sequence, "event_id": stop.event_id}
-            owner = projection.store.consumer.owner
-            _log.error("group_quarantined", consumer=projection.name, owner=owner, reason=stop.reason, **place)
+            told = {"owner": projection.store.consumer.owner, "reason": stop.reason}
+            if trace := applied.traces.get(stop.group_id):
+                told["trace"] = trace
+            _log.error("group_quarantined", consumer=projection.name, **told, **place)
 
     def _meet(self, incarnation: str) -> None:
         """Something bears the name of an incarnation: of one never met before the authority is asked (RULE-18)."""

@@ -16,7 +16,7 @@ from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
 from ops.output import JsonOption, print_result
 from ops.projection_file import NotAProjection
-from ops.projection_place import projection_places
+from ops.projection_place import command_name, projection_places
 from ops.running_stack import database_access
 from services.process.database import connect
 
@@ -24,7 +24,13 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Projections: make one, see its rows, whether they equal their history, rebuild them beside the live version.",
+    help="""Projections: make one, see its rows, whether they equal their history, rebuild them beside the live version.
+
+    \b
+    Examples:
+      weavehold consumer list
+      weavehold consumer rows mission_board
+    """,
 )
 
 
@@ -77,8 +83,10 @@ async def _list(directory: Path) -> _Listed:
 def _show(console: Console, listed: _Listed) -> None:
     table = Table("consumer", "version", "Groups", "Events", "behind", "stopped", "state", "place")
     for each in listed.consumers:
+        name = command_name(each.name, each.place) if each.name else None
+        called = name if name == each.name else f"{name} ({each.name})"
         counts = (each.groups, each.events, each.behind, each.stopped)
-        table.add_row(*(cell(value) for value in (each.name, each.version, *counts, each.state, each.place)))
+        table.add_row(*(cell(value) for value in (called, each.version, *counts, each.state, each.place)))
     console.print(table)
     for each in listed.consumers:
         if each.problem:

@@ -47,6 +47,6 @@ def _show(console: Console, made: Made) -> None:
     for file in made.files:
         console.print(line(f"  {file}"))
     suite = "tests/integration/test_consumer_behaviour.py"
-    console.print(line(f"Test it:  pytest tests/unit/test_{made.name}.py {suite} -k {made.name}"))
-    console.print(line(f"See it:   weavehold up, then weavehold consumer rows {made.name}"))
-    console.print(line("Keep it:  python -m tests.histories.record --digests, once its rows are as you want them"))
+    console.print(line(f"Test it:  .venv/bin/pytest tests/unit/test_{made.name}.py {suite} -k {made.name}"))
+    console.print(line(f"See it:   .venv/bin/weavehold up, then .venv/bin/weavehold consumer rows {made.name}"))
+    console.print(line("Keep it:  .venv/bin/python -m tests.histories.record --digests, once you like its rows"))

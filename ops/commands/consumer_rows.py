@@ -42,7 +42,7 @@ class ConsumerRows(Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def command(
-    name: Annotated[str, typer.Argument(help="A consumer, such as mission_board, or the SQLite file of a projection.")],
+    name: Annotated[str, typer.Argument(help="A consumer, such as mission_board, a Worker, or a SQLite file.")],
     group: Annotated[str | None, typer.Option(metavar="ID", help="Only this Group.")] = None,
     limit: Annotated[int, typer.Option(min=1, max=rows_shown_max, help="Rows of each table at most.")] = (
         rows_shown_default
@@ -55,8 +55,9 @@ def command(
     \b
     Examples:
       weavehold consumer rows mission_board
+      weavehold consumer rows ada
       weavehold consumer rows usage_report --group urn:weavehold:group:website --json
-      weavehold consumer rows .weavehold/workers/worker-ada/work_queue.sqlite
+      weavehold consumer rows .weavehold/workers/ada.sqlite
     """
     place = find_projection(name, directory)
     try:

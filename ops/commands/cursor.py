@@ -28,7 +28,7 @@ from ops.embedded.environment import DirectoryOption
 from ops.fork_report import ForkLine, ForkReport, report_forks
 from ops.output import JsonOption, print_result
 from ops.projection_file import NotAProjection
-from ops.projection_place import ProjectionPlace, place_called, projection_places
+from ops.projection_place import ProjectionPlace, command_name, place_called, projection_places
 from ops.running_stack import database_access
 from ops.who_and_why import who_and_why
 from projections.store import ForkAcknowledgement
@@ -196,17 +196,17 @@ def _show_forks(console: Console, report: ForkReport) -> None:
         "consumer", "No.", "Group", "noticed", "applied", "found", "lost", "now", "acknowledged", title="Forks"
     )
     for fork in report.forks:
-        given = fork.acknowledged
-        values = (fork.consumer, fork.number, fork.group_id, fork.noticed_at, fork.seen.sequence, fork.found.sequence)
+        given, called = fork.acknowledged, _called(fork)
+        values = (called, fork.number, fork.group_id, fork.noticed_at, fork.seen.sequence, fork.found.sequence)
         told = "no" if given is None else f"{given.who}: {given.why}"
         table.add_row(*(cell(value) for value in (*values, _lost(fork), _now(fork), told)))
     console.print(table if report.forks else line("no fork is on record"))
     for fork in report.forks:
         for event in fork.lost[:lost_shown_max]:
-            console.print(line(f"{fork.consumer} No. {fork.number} lost {event.sequence} {event.event_id}"))
+            console.print(line(f"{_called(fork)} No. {fork.number} lost {event.sequence} {event.event_id}"))
         if len(fork.lost) > lost_shown_max:
             rest = len(fork.lost) - lost_shown_max
-            console.print(line(f"{fork.consumer} No. {fork.number} lost {rest} more, all of them with --json"))
+            console.print(line(f"{_called(fork)} No. {fork.number} lost {rest} more, all of them with --json"))
     for each in report.unnoticed:
         place = f"{each.projection}: {each.cursor.group_id} at {each.cursor.sequence}"
         console.print(line(f"{place} is not on the history ({each.cursor.verdict.value}), unnoticed by its consumer"))
@@ -215,6 +215,11 @@ def _show_forks(console: Console, report: ForkReport) -> None:
         console.print(line(f"{place} is kept, though the authority has no such Group"))
     for unread in report.unreadable:
         console.print(line(f"{unread.projection}: {unread.problem}"))
+
+
+def _called(fork: ForkLine) -> str:
+    """How the commands take its projection."""
+    return command_name(fork.consumer, fork.projection)
 
 
 def _lost(fork: ForkLine) -> str:

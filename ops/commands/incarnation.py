@@ -28,7 +28,13 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="See which incarnations a history had, whether the database is in doubt, and decide how it goes on.",
+    help="""See which incarnations a history had, whether the database is in doubt, and decide how it goes on.
+
+    \b
+    Examples:
+      weavehold incarnation show
+      weavehold incarnation open --reason "restored the dump of 02:00"
+    """,
 )
 
 

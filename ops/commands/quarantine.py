@@ -1,6 +1,7 @@
 """`weavehold quarantine list|show|retry|release|skip`."""
 
 import asyncio
+import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -20,9 +21,9 @@ from ops.embedded.directory import default_directory
 from ops.embedded.environment import DirectoryOption
 from ops.output import JsonOption, print_result
 from ops.projection_file import NotAProjection
-from ops.projection_place import ProjectionPlace, open_place, projection_places
+from ops.projection_place import ProjectionPlace, command_name, open_place, projection_places
 from ops.quarantine.decide_quarantine import decide_in
-from ops.quarantine.list_quarantine import QuarantineLine, QuarantineReport, list_quarantine, quarantine_line
+from ops.quarantine.list_quarantine import QuarantineLine, QuarantineReport, Standing, list_quarantine, quarantine_line
 from ops.quarantine.show_quarantine import GroupQuarantine, show_quarantine
 from ops.running_stack import database_access
 from ops.who_and_why import who_and_why
@@ -46,7 +47,13 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
-    help="Groups that stand before an Event which a consumer cannot apply: see why, try again, or pass the Event over.",
+    help="""Groups that stand before an Event which a consumer cannot apply: see why, try again, or pass the Event over.
+
+    \b
+    Examples:
+      weavehold quarantine list
+      weavehold quarantine show urn:weavehold:group:website
+    """,
 )
 
 
@@ -308,7 +315,8 @@ def _show_group(console: Console, shown: GroupQuarantine) -> None:
     else:
         console.print(line(f"{shown.group_id} is not quarantined"))
     for each in shown.quarantined:
-        failed = f"failed {each.attempts} times since {each.first_failed_at}, last at {each.last_failed_at}"
+        times = "once" if each.attempts == 1 else f"{each.attempts} times"
+        failed = f"failed {times} since {each.first_failed_at}, last at {each.last_failed_at}"
         console.print(line(f"{each.consumer}: {each.reason} ({failed}; chain hash {each.chain_hash})"))
     if shown.decisions:
         table = Table("at", "consumer", "decision", "Event", "who", "why", "effect", title="Decisions")
@@ -318,8 +326,26 @@ def _show_group(console: Console, shown: GroupQuarantine) -> None:
             values = (told.at, f"{told.consumer} {told.version}", told.verb.value, event, told.who, told.why, effect)
             table.add_row(*(cell(value) for value in values))
         console.print(table)
+    for each in shown.quarantined:
+        _show_remedies(console, each)
     for unread in shown.unreadable:
         console.print(line(f"{unread.projection}: {unread.problem}"))
+
+
+def _show_remedies(console: Console, found: QuarantineLine) -> None:
+    """What can be done about a Group, as commands to copy."""
+    called = command_name(found.consumer, found.projection)
+    if found.standing is Standing.TRIED:
+        console.print(line(f"{called}: it is being tried; look again in a moment, and see that its process runs"))
+        return
+    group, where = shlex.quote(found.group_id), f'--projection {shlex.quote(called)} --reason "WHO: WHY"'
+    console.print(line(f"{called}: mend the consumer and restart its process, which loads the new code; then say so:"))
+    console.print(line(f"  weavehold quarantine release {group} {where}"))
+    if found.standing is Standing.STANDS:
+        console.print(line("or, when the cause was elsewhere, try once more:"))
+        console.print(line(f"  weavehold quarantine retry {group} {where}"))
+    console.print(line("or pass this one Event over, for good:"))
+    console.print(line(f"  weavehold quarantine skip {group} --event {found.sequence} {where}"))
 
 
 def _show_outcome(console: Console, outcome: Outcome) -> None:
@@ -332,6 +358,8 @@ def _show_outcome(console: Console, outcome: Outcome) -> None:
     if outcome.left:
         console.print(line(f"{outcome.left} more Groups stand: run it again, or give a higher --limit"))
     if outcome.decided:
-        console.print(line("a running process notices within a second: weavehold quarantine show GROUP"))
+        groups = {each.group_id for each in outcome.decided}
+        look = f"show {shlex.quote(groups.pop())}" if len(groups) == 1 else "list"
+        console.print(line(f"a running process notices within a second: weavehold quarantine {look}"))
     elif not outcome.refused:
         console.print(line("no Group stands"))

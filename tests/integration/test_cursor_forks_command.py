@@ -175,6 +175,10 @@ async def test_all_projections_of_a_stack_are_asked(stack, mission, tmp_path):
     assert (ran.code, [fork["consumer"] for fork in ran.json["forks"]]) == (0, ["mission_board"])
     [held] = ran.json["kept"]
     assert (held["consumer"], held["cursor"]["groupId"]) == ("work_queue", "urn:weavehold:group:nowhere")
+    listed = await weavehold(stack, "consumer", "list", "--directory", str(home))
+    assert "ada (work_queue)" in listed.out
+    unnamed = await weavehold(stack, "consumer", "rows", "work_queue", "--directory", str(home))
+    assert (unnamed.code, "name its Worker" in unnamed.err) == (2, True)
     (home / "workers/eve.sqlite").write_bytes(b"no projection")
     ran = await weavehold(stack, *asked)
     assert (ran.code, len(ran.json["unreadable"])) == (1, 1)

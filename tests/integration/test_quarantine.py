@@ -189,6 +189,10 @@ async def test_an_operator_looks_and_passes_an_event_over(stack, mission, kept):
     people = await weavehold(stack, "quarantine", "list", "--projection", kept.projection, **kept.variables)
     for shown in (group_id, event.event_id, "a title of 3 MB", "operator", "quarantine show"):
         assert shown in people.out
+    people = await weavehold(stack, "quarantine", "show", group_id, "--projection", kept.projection, **kept.variables)
+    commands = (f"retry {group_id}", f"release {group_id}", f"skip {group_id} --event 2")
+    for shown in ("failed once", "ValueError: a title", *commands):
+        assert shown in people.out
     verified = await weavehold(stack, "consumer", "verify", kept.projection, "--json", **kept.variables)
     assert (verified.code, verified.json["standing"]) == (0, {group_id: 2})
     # Where there is nothing to look at nobody is told that all is well.

@@ -128,7 +128,9 @@ async def test_whatever_a_consumer_raises_is_the_events_fault(bench: Bench, faul
     expected = (one, 8, place.event.event_id, place.mark.chain_hash, place.event.kind)
     stop = found.stop
     assert (stop.group_id, stop.sequence, stop.event_id, stop.chain_hash, stop.kind) == expected
-    assert str(fault) in stop.reason
+    said = f"{type(fault).__name__}: {fault}" if str(fault) else type(fault).__name__
+    assert stop.reason.endswith(f": {said}")
+    assert "in evolve" in applied.traces[one]
     assert (found.owner, found.first_failed_at, found.last_failed_at, found.attempts) == ("operator", at(0), at(0), 1)
 
 
