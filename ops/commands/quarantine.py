@@ -339,7 +339,8 @@ def _show_remedies(console: Console, found: QuarantineLine) -> None:
         console.print(line(f"{called}: it is being tried; look again in a moment, and see that its process runs"))
         return
     group, where = shlex.quote(found.group_id), f'--projection {shlex.quote(called)} --reason "WHO: WHY"'
-    console.print(line(f"{called}: mend the consumer and restart its process, which loads the new code; then say so:"))
+    tries = "" if found.standing is Standing.EXHAUSTED else " and tries again; if the Group stands even so"
+    console.print(line(f"{called}: mend the consumer and restart its process, which loads the new code{tries}:"))
     console.print(line(f"  weavehold quarantine release {group} {where}"))
     if found.standing is Standing.STANDS:
         console.print(line("or, when the cause was elsewhere, try once more:"))
