@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 from psycopg import AsyncConnection
 
 from contracts.event import Event, history_resumed
@@ -16,6 +17,10 @@ from services.process.statements import load
 sql = load(__package__)
 
 
+class _Named(Struct, frozen=True):
+    id: str
+
+
 async def verify_incarnations(
     connection: AsyncConnection[Any], organization_id: str, ends: Mapping[tuple[int, str], int], report: Report
 ) -> None:
@@ -25,14 +30,14 @@ async def verify_incarnations(
     shards = {shard for (shard,) in await (await connection.execute(sql.read_shards, asked)).fetchall()}
     before: list[str] = []
     base_before = -1
-    for incarnation, *said, command, raw, forks in rows:
+    for incarnation, *said, raw, forks in rows:
         report.count("incarnations")
         faults = [*_opening(incarnation, said, raw, before, organization_id), *_forks(forks, ends, before)]
         if before and {shard for shard, _ in forks} != shards:
             faults.append("it does not say of every shard where its log ended")
         if said[1] <= base_before:
             faults.append(f"its epochs stand above {said[1]}, which is not above {base_before} before it")
-        if command is not None and set(_abandoned(command)) != set(said[3]):
+        if raw is not None and (await _abandoned(connection, asked, raw)) not in (None, set(said[3])):
             faults.append("it gave up other incarnations than the Command that opened it named")
         for fault in faults:
             report.add(Finding(check="incarnations", message=f"incarnation {incarnation}: {fault}"))
@@ -68,10 +73,22 @@ def _opening(
         yield "its row does not say what the signed Event says"
 
 
-def _abandoned(command: bytes) -> list[str]:
-    """The incarnations that a stored Command gave up."""
-    named: list[str] = msgspec.json.decode(command)["payload"].get("abandoned", [])
-    return named
+class _Opening(Struct, frozen=True):
+    """As much of an opening Event as names its Command."""
+
+    actor: _Named
+    cause: _Named
+
+
+async def _abandoned(connection: AsyncConnection[Any], asked: dict[str, Any], raw: bytes) -> set[str] | None:
+    """The incarnations that the Command behind an Event gave up; None when there is no such Command to be read."""
+    try:
+        opening = msgspec.json.decode(bytes(raw), type=_Opening)
+        named = {"actor_id": opening.actor.id, "action_id": opening.cause.id}
+        row = await (await connection.execute(sql.read_command, asked | named, binary=True)).fetchone()
+        return None if row is None else set(msgspec.json.decode(bytes(row[0]))["payload"].get("abandoned", ()))
+    except (ValueError, LookupError):
+        return None
 
 
 def _forks(forks: list[Any], ends: Mapping[tuple[int, str], int], before: list[str]) -> Iterator[str]:

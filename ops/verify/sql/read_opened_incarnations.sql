@@ -1,12 +1,9 @@
--- Every incarnation with the Command and the Event that opened it (none for the first), and the forks that it recorded.
-SELECT i.incarnation, i.parent, i.epoch_base, i.reason, i.abandoned, r.command, e.event,
+-- Every incarnation with the Event that opened it (none for the first), and the forks that it recorded.
+SELECT i.incarnation, i.parent, i.epoch_base, i.reason, i.abandoned, e.event,
     coalesce((SELECT json_agg(json_build_array(f.shard_id, f.position))
               FROM incarnation_fork f
               WHERE f.organization_id = i.organization_id AND f.ordinal = i.ordinal), '[]'::json)
 FROM incarnation i
 LEFT JOIN event_log e ON e.organization_id = i.organization_id AND e.event_id = i.event_id
-LEFT JOIN receipt r ON r.organization_id = e.organization_id
-    AND r.action_id = convert_from(e.event, 'UTF8')::jsonb #>> '{cause,id}'
-    AND r.actor_id = convert_from(e.event, 'UTF8')::jsonb #>> '{actor,id}'
 WHERE i.organization_id = %(organization_id)s
 ORDER BY i.ordinal
