@@ -30,4 +30,6 @@ class ExaminedPool:
                 # It may lead elsewhere than new ones do.
                 await connection.close()
                 raise
+            # The verdict may have come while the pool was waited for.
+            self._standing.require_sound()
             yield connection

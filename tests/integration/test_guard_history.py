@@ -195,6 +195,22 @@ async def test_reads_are_told_nothing_of_another_server(
             await read()
 
 
+async def test_a_verdict_that_comes_while_a_reader_waits_counts(authority: InProcessAuthority) -> None:
+    """RULE-16: a pool may lend its connection seconds later; by then the same server may be in doubt."""
+    standing = authority.office.history
+
+    class LatePool:
+        @asynccontextmanager
+        async def connection(self) -> AsyncIterator[Any]:
+            async with authority.pool.connection() as connection:
+                standing.fault = "the database lost commits"
+                yield connection
+
+    with pytest.raises(HistoryDoubted, match="lost commits"):
+        async with ExaminedPool(LatePool(), standing).connection():  # type: ignore[arg-type]
+            pass
+
+
 async def test_a_decision_is_about_the_server_that_was_examined(
     authority: InProcessAuthority, organization: Organization, database_url: str, nats_url: str
 ) -> None:
