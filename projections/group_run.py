@@ -121,7 +121,7 @@ class GroupRun:
 
     def skips(self, arrival: Arrival) -> bool:
         """Whether an Event is passed over: it is the very one that somebody decided on, of the same history."""
-        return (arrival.mark.sequence, arrival.mark.chain_hash) in self.skipped
+        return bool(self.skipped) and (arrival.mark.sequence, arrival.mark.chain_hash) in self.skipped
 
     def drop_next(self) -> None:
         """Take nothing of what came next."""

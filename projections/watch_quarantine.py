@@ -94,7 +94,7 @@ class QuarantineWatch:
 async def _in_hand(projection: Projection, waiting: Iterable[str]) -> tuple[list[Held], int]:
     """The Groups that are tried again or wait for it, and how many stand in all."""
     groups = list(waiting)[:groups_at_once_max]
-    return await projection.store.read(lambda transaction: transaction.held_in_hand(groups))
+    return await projection.store.read(lambda found: (found.held_in_hand(groups), found.count_standing()))
 
 
 def _came_to_nothing(found: Held, now: str) -> bool:

@@ -290,7 +290,8 @@ def _show_list(console: Console, report: QuarantineReport) -> None:
         console.print(_table(report.quarantined))
         for each in report.quarantined:
             console.print(line(f"{each.consumer}, {each.group_id} at {each.sequence}: {each.reason}"))
-        console.print(line("more of one: weavehold quarantine show GROUP"))
+        first = shlex.quote(report.quarantined[0].group_id)
+        console.print(line(f"more of one, and what can be done: weavehold quarantine show {first}"))
     else:
         console.print(line("no Group is quarantined"))
     if report.more:

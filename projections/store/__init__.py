@@ -253,8 +253,12 @@ class Transaction(Protocol):
         """Those among these Groups."""
         ...
 
-    def held_in_hand(self, group_ids: Collection[str]) -> tuple[list[Held], int]:
-        """Those that are being tried again and those among these Groups; and how many stand in all."""
+    def held_in_hand(self, group_ids: Collection[str]) -> list[Held]:
+        """Those that are being tried again and those among these Groups."""
+        ...
+
+    def count_standing(self) -> int:
+        """How many of them stand."""
         ...
 
     def stand_again(self, found: Held) -> None:

@@ -228,11 +228,15 @@ class SqlTransaction:
         rows = (self._one("read_held_of", group_id=group_id) for group_id in group_ids)
         return {row[0]: Held(*row) for row in rows if row is not None}
 
-    def held_in_hand(self, group_ids: Collection[str]) -> tuple[list[Held], int]:
-        """Those that are being tried again and those among these Groups; and how many stand."""
+    def held_in_hand(self, group_ids: Collection[str]) -> list[Held]:
+        """Those that are being tried again and those among these Groups."""
         tried = {row[0]: Held(*row) for row in self._all("read_tried")}
-        [(standing,)] = self._all("count_standing")
-        return list((tried | self.held_of(group_ids)).values()), standing
+        return list((tried | self.held_of(group_ids)).values())
+
+    def count_standing(self) -> int:
+        """How many of them stand."""
+        standing: int = self._one("count_standing")[0]
+        return standing
 
     def stand_again(self, found: Held) -> None:
         """Compare and set."""

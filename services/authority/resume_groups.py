@@ -29,7 +29,6 @@ groups_in_transaction_max: Final = 50
 """Groups that one transaction resumes: their states are loaded while the shard is locked."""
 pause_seconds: Final = 1.0
 """Seconds between two rounds over the shards held."""
-
 stuck_shown_max: Final = 8
 """Groups left behind that readiness names."""
 waiting_faults = (ShardsLost, RaceLost, SigningKeyRefused, HistoryDoubted)
@@ -59,7 +58,7 @@ class GroupResumer:
         self._held = held
         self._on_committed = on_committed
         self._done: dict[ShardId, str] = {}
-        self._stuck: dict[ShardId, dict[str, str]] = {}
+        self._stuck: dict[ShardId, list[str]] = {}
 
     async def run(self, beat: Callable[[], None]) -> None:
         """Resume what is held, for ever."""
@@ -77,7 +76,7 @@ class GroupResumer:
 
     async def check(self) -> Finding:
         """Ready whatever is left behind, for the others flow; but it is named."""
-        stuck = [group_id for shard_id in self._held for group_id in self._stuck.get(shard_id, {})]
+        stuck = [group_id for shard_id in self._held for group_id in self._stuck.get(shard_id, ())]
         if not stuck:
             return READY
         more = f" and {len(stuck) - stuck_shown_max} more" if len(stuck) > stuck_shown_max else ""
@@ -141,7 +140,7 @@ class GroupResumer:
                 return first + await self._resume(connection, shard_id, group_ids[middle:])
             [group_id] = group_ids
             log.exception("group_cannot_go_on", group_id=group_id, shard_id=shard_id)
-            self._stuck.setdefault(shard_id, {})[group_id] = str(fault)
+            self._stuck.setdefault(shard_id, []).append(group_id)
             return 0
         await self._on_committed(committed)
         return len(committed.events)

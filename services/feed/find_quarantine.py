@@ -9,7 +9,7 @@ async def find_quarantine(store: ProjectionStore) -> Finding:
 
     Raises the store's own error when it does not answer.
     """
-    _, standing = await store.read(lambda snapshot: snapshot.held_in_hand(()))
+    standing = await store.read(lambda snapshot: snapshot.count_standing())
     if not standing:
         return READY
     groups = "1 Group is" if standing == 1 else f"{standing} Groups are"
