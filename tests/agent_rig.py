@@ -363,3 +363,14 @@ def small_mission(folder: Path, text: str = mission_text) -> MissionFile:
     path = folder / "small.toml"
     path.write_text(text)
     return load_mission_file(path)
+
+
+@asynccontextmanager
+async def registered_stack(server: PostgresServer, folder: Path, *agents: str) -> AsyncIterator[Stack]:
+    """An authority without a relay for all tests of a module, with these Agents."""
+    async with (
+        shared_organization_of(server, folder) as shared,
+        running_stack(*shared, folder, relay=False) as running,
+    ):
+        await running.register(*agents)
+        yield running

@@ -6,6 +6,7 @@ import json
 import secrets
 import time
 import urllib.request
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from contracts.documents.message import TextPart
 from contracts.identifiers import ShardId
 from contracts.payloads.message import MessagePost
 from ops.embedded.http_probe import probe
+from ops.embedded.postgres_server import PostgresServer
 from ops.projection_file import NotAProjection
 from ops.projection_place import open_place, place_of_consumer
 from projections.digest import projection_digests
@@ -23,11 +25,20 @@ from projections.mission_board.read_board import read_board
 from projections.projection import Projection
 from projections.rebuild import rebuild
 from projections.store.sqlite import SqliteStore
-from services.agent.connect import Client
+from services.agent.connect import Client, connect
 from services.agent.sign_command import Intent
 from services.authority.route import root_shard
 from services.feed.signed_history import SignedHistory
-from tests.agent_rig import PlantedMission, Process, Stack, accepted, small_mission
+from tests.agent_rig import (
+    PlantedMission,
+    Process,
+    Stack,
+    accepted,
+    patient,
+    running_stack,
+    shared_organization_of,
+    small_mission,
+)
 
 shards = (ShardId(1), ShardId(2))
 
@@ -223,6 +234,18 @@ class Board:
         lines = [line for line in text.splitlines() if line.startswith(f"weavehold_{name}_total")]
         # What was never counted is not shown yet.
         return float(lines[0].split()[-1]) if lines else 0.0
+
+
+@asynccontextmanager
+async def planting(server: PostgresServer, folder: Path) -> AsyncIterator["PlantedMissions"]:
+    """A stack for all tests of a module, on which Missions can be planted."""
+    async with shared_organization_of(server, folder) as shared, running_stack(*shared, folder) as stack:
+        await stack.register("editor")
+        coordinator = await stack.client("editor")
+        await coordinator.open_session()
+        identity, keys = stack.organization.organization_id, stack.organization.keys
+        async with connect(stack.nats_url, identity, keys.operator, policy=patient) as operator:
+            yield PlantedMissions(stack, coordinator, operator)
 
 
 async def until(holds, seconds: float = 60.0) -> None:

@@ -9,26 +9,17 @@ import sys
 import pytest
 import pytest_asyncio
 
-from services.agent.connect import connect
-from tests.agent_rig import patient, running_stack, shared_organization_of
-from tests.projector_rig import Board, PlantedMissions, shards, until
+from tests.projector_rig import Board, planting, shards, until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.fault]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def planted(postgres_server, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("stack")
-    async with shared_organization_of(postgres_server, folder) as shared, running_stack(*shared, folder) as stack:
-        await stack.register("editor")
-        coordinator = await stack.client("editor")
-        await coordinator.open_session()
-        identity, keys = stack.organization.organization_id, stack.organization.keys
-        async with connect(stack.nats_url, identity, keys.operator, policy=patient) as operator:
-            missions = PlantedMissions(stack, coordinator, operator)
-            for shard in shards:
-                await missions.post(await missions.plant(shard), 3)
-            yield missions
+    async with planting(postgres_server, tmp_path_factory.mktemp("stack")) as missions:
+        for shard in shards:
+            await missions.post(await missions.plant(shard), 3)
+        yield missions
 
 
 def asked_of(board, *arguments):

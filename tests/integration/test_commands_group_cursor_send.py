@@ -17,7 +17,7 @@ from ops.demo.mission_documents import agent_id, mission_creation
 from ops.init import key_file
 from services.agent.sign_command import Intent
 from services.process.statements import load
-from tests.agent_rig import PlantedMission, accepted, running_stack, shared_organization_of, small_mission
+from tests.agent_rig import PlantedMission, accepted, registered_stack, small_mission
 from tests.command_rig import Ran, weavehold, weavehold_process
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -27,12 +27,7 @@ hostile = "Launch [red]it[/] \x1b[31mnow\x07"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stack(postgres_server, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("stack")
-    async with (
-        shared_organization_of(postgres_server, folder) as shared,
-        running_stack(*shared, folder, relay=False) as running,
-    ):
-        await running.register("editor", "ada")
+    async with registered_stack(postgres_server, tmp_path_factory.mktemp("stack"), "editor", "ada") as running:
         yield running
 
 

@@ -30,34 +30,25 @@ from projections.proof import SignatureProof
 from projections.rebuild import rebuild
 from projections.store.sqlite import SqliteStore
 from projections.work_queue.consumer import WorkQueue
-from services.agent.connect import connect
 from services.agent.sign_command import SignedCommand
 from services.feed.signed_history import SignedHistory
 from services.feed.trust_anchors import load_anchors
 from services.feed.trusted_keys import TrustedKeys
 from services.process.database import connect as open_database
 from services.worker.command_journal import CommandJournal
-from tests.agent_rig import patient, running_stack, shared_organization_of
 from tests.conftest import create_database, drop_database
-from tests.projector_rig import Board, PlantedMissions, shards, until
+from tests.projector_rig import Board, planting, shards, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def planted(postgres_server, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("stack")
-    async with shared_organization_of(postgres_server, folder) as shared, running_stack(*shared, folder) as stack:
-        await stack.register("editor")
-        coordinator = await stack.client("editor")
-        await coordinator.open_session()
-        identity, keys = stack.organization.organization_id, stack.organization.keys
-        async with connect(stack.nats_url, identity, keys.operator, policy=patient) as operator:
-            missions = PlantedMissions(stack, coordinator, operator)
-            for shard in shards:
-                await missions.plant(shard)
-            await missions.post(missions.missions[0], 3)
-            yield missions
+    async with planting(postgres_server, tmp_path_factory.mktemp("stack")) as missions:
+        for shard in shards:
+            await missions.plant(shard)
+        await missions.post(missions.missions[0], 3)
+        yield missions
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["sqlite", "postgres"])

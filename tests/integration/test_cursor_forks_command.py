@@ -18,7 +18,7 @@ from projections.store.postgres import PostgresStore
 from projections.store.sqlite import SqliteStore
 from projections.work_queue.consumer import WorkQueue
 from services.feed.signed_history import SignedHistory
-from tests.agent_rig import PlantedMission, running_stack, shared_organization_of, small_mission
+from tests.agent_rig import PlantedMission, registered_stack, small_mission
 from tests.builders import build_event, message_payload
 from tests.command_rig import weavehold
 from tests.conftest import create_database, drop_database
@@ -29,12 +29,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stack(postgres_server, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("stack")
-    async with (
-        shared_organization_of(postgres_server, folder) as shared,
-        running_stack(*shared, folder, relay=False) as running,
-    ):
-        await running.register("editor")
+    async with registered_stack(postgres_server, tmp_path_factory.mktemp("stack"), "editor") as running:
         yield running
 
 

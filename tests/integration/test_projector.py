@@ -13,27 +13,18 @@ import pytest
 import pytest_asyncio
 
 from ops.cursor_report import read_projection
-from services.agent.connect import connect
-from tests.agent_rig import patient, running_stack, shared_organization_of
 from tests.conftest import create_database, drop_database
-from tests.projector_rig import Board, PlantedMissions, shards, until
+from tests.projector_rig import Board, planting, shards, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def planted(postgres_server, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("stack")
-    async with shared_organization_of(postgres_server, folder) as shared, running_stack(*shared, folder) as stack:
-        await stack.register("editor")
-        coordinator = await stack.client("editor")
-        await coordinator.open_session()
-        identity, keys = stack.organization.organization_id, stack.organization.keys
-        async with connect(stack.nats_url, identity, keys.operator, policy=patient) as operator:
-            missions = PlantedMissions(stack, coordinator, operator)
-            for shard in shards:
-                await missions.plant(shard)
-            yield missions
+    async with planting(postgres_server, tmp_path_factory.mktemp("stack")) as missions:
+        for shard in shards:
+            await missions.plant(shard)
+        yield missions
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ from services.feed.signed_history import SignedHistory
 from services.process.database import connect
 from services.process.health import READY, State
 from services.process.metrics import Metrics
-from tests.agent_rig import PlantedMission, accepted, running_stack, shared_organization_of, small_mission
+from tests.agent_rig import PlantedMission, accepted, registered_stack, small_mission
 from tests.command_rig import weavehold
 from tests.conftest import create_database, drop_database
 from tests.integration.test_cursor_forks_command import never_accepted
@@ -53,12 +53,7 @@ because = ("--reason", "urn:weavehold:human:ada: agreed with bo")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stack(postgres_server, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("stack")
-    async with (
-        shared_organization_of(postgres_server, folder) as shared,
-        running_stack(*shared, folder, relay=False) as running,
-    ):
-        await running.register("editor")
+    async with registered_stack(postgres_server, tmp_path_factory.mktemp("stack"), "editor") as running:
         yield running
 
 
